@@ -1,0 +1,41 @@
+"""``python -m bench``: one command line over all benchmarks.
+
+This file owns nothing but the list of sub-commands; each module declares its own options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from bench import engine, kernels, load, make_mid, peers, table, worker
+
+COMMANDS = {
+    "kernels": kernels,
+    "engine": engine,
+    "peers": peers,
+    "load": load,
+    "table": table,
+    "make-mid": make_mid,
+    "worker": worker,
+}
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Parse, run, and turn a refusal into a message and exit status 1."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, module in COMMANDS.items():
+        summary = (module.__doc__ or "").splitlines()[0]
+        module.add_options(commands.add_parser(name, help=summary, description=summary))
+    arguments = parser.parse_args(argv)
+    try:
+        COMMANDS[arguments.command].run(arguments)
+    except (OSError, RuntimeError, ValueError) as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

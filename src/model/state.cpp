@@ -1,0 +1,146 @@
+// See state.h.
+#include "model/state.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace lily {
+namespace {
+
+uint64_t aligned(uint64_t bytes) {
+  return (bytes + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
+}
+
+DecodeRow make_row(Arena& arena, const Config& c) {
+  const auto f32 = [&](std::vector<uint64_t> shape) { return arena.tensor(DType::f32, shape); };
+  DecodeRow row;
+  row.hidden = f32({1, c.hidden});
+  if (c.attention_layers() > 0) {
+    row.attention_proj = f32({1, attention_columns(c)});
+    row.partial = f32({c.q_heads, kAttentionMaxSplits, c.head_dim + 2ull});
+    row.attention_mixed = f32({1, c.q_width()});
+  }
+  if (c.delta_layers() > 0) {
+    row.delta_proj = f32({1, delta_columns(c)});
+    row.delta_mixed = f32({1, c.delta_value_width()});
+  }
+  row.router_logits = f32({1, c.experts + 1ull});
+  row.shared_act = f32({1, c.shared_width});
+  row.expert_act = f32({c.experts_per_token, c.expert_width});
+  row.expert_ids = arena.tensor(DType::u32, {1, c.experts_per_token});
+  row.expert_weights = f32({1, c.experts_per_token + 1ull});
+  return row;
+}
+
+}  // namespace
+
+uint64_t kv_bytes_per_token(const Config& config, DType kv_dtype) {
+  return 2ull * config.attention_layers() * config.kv_width() * dtype_bytes(kv_dtype);
+}
+
+uint64_t attention_columns(const Config& c) {
+  return 2ull * (uint64_t{c.q_width()} + c.kv_width());
+}
+
+uint64_t delta_columns(const Config& c) {
+  return uint64_t{c.conv_channels()} + c.delta_value_width() + 2ull * c.delta_value_heads;
+}
+
+SessionState::SessionState(Arena& arena, const Config& c, DType kv_dtype, uint32_t capacity)
+    : capacity_(capacity), kv_row_bytes_(c.head_dim * dtype_bytes(kv_dtype)) {
+  for (uint32_t layer = 0; layer < c.attention_layers(); ++layer) {
+    const std::vector<uint64_t> shape{c.kv_heads, capacity, c.head_dim};
+    kv_.push_back({arena.tensor(kv_dtype, shape), arena.tensor(kv_dtype, shape)});
+  }
+  const std::vector<uint64_t> ring_shape{kConvWidth, c.conv_channels()};
+  const std::vector<uint64_t> state_shape{c.delta_value_heads, c.delta_value_dim, c.delta_key_dim};
+  const uint64_t ring_bytes = 4ull * kConvWidth * c.conv_channels();
+  const uint64_t state_bytes = 4ull * c.delta_value_width() * c.delta_key_dim;
+  const uint64_t layer_bytes = aligned(ring_bytes) + aligned(state_bytes);
+  if (c.delta_layers() > 0) recurrent_memory_ = arena.view(c.delta_layers() * layer_bytes);
+  for (uint32_t layer = 0; layer < c.delta_layers(); ++layer) {
+    const uint64_t begin = layer * layer_bytes;
+    const View ring(recurrent_memory_.buffer, begin, ring_bytes);
+    const View state(recurrent_memory_.buffer, begin + aligned(ring_bytes), state_bytes);
+    recurrent_.push_back({{ring, DType::f32, ring_shape}, {state, DType::f32, state_shape}});
+  }
+  row_ = make_row(arena, c);
+  cursor_ = arena.record<Cursor>();
+  sampler_ = arena.record<Sampler>();
+  sampled_ = arena.record<Sampled>();
+  logits_ = arena.tensor(DType::f32, {1, c.vocab});
+  blocks_ = arena.record<SampleBlock>((c.vocab + kSampleBlockRows - 1) / kSampleBlockRows);
+}
+
+Tensor SessionState::cursor_token() const {
+  return {cursor_.view.slice(offsetof(Cursor, token_id), sizeof(uint32_t)), DType::u32, {1}};
+}
+
+// The rows of each kv head of each cache, in the order in which copies hold them.
+std::vector<View> SessionState::kv_heads() const {
+  std::vector<View> heads;
+  const uint64_t head_bytes = capacity_ * kv_row_bytes_;
+  for (const KvCache& cache : kv_) {
+    for (const Tensor* tensor : {&cache.k, &cache.v}) {
+      for (uint64_t head = 0; head < tensor->dim(0); ++head) {
+        heads.push_back(tensor->view.slice(head * head_bytes, head_bytes));
+      }
+    }
+  }
+  return heads;
+}
+
+uint64_t SessionState::kv_bytes(uint32_t begin, uint32_t end) const {
+  const uint64_t heads = kv_.empty() ? 0 : kv_.size() * 2 * kv_.front().k.dim(0);
+  return heads * (end - begin) * kv_row_bytes_;
+}
+
+Buffer SessionState::save_kv(Device& device, uint32_t begin, uint32_t end) const {
+  const uint64_t bytes = kv_bytes(begin, end);
+  if (bytes == 0) return nullptr;
+  const View saved = device.allocate(bytes);
+  const uint64_t part = (end - begin) * kv_row_bytes_;
+  uint64_t offset = 0;
+  for (const View& head : kv_heads()) {
+    device.copy(saved.slice(offset, part), head.slice(begin * kv_row_bytes_, part), part);
+    offset += part;
+  }
+  return saved.buffer;
+}
+
+void SessionState::load_kv(Device& device, const Buffer& saved, uint32_t begin, uint32_t end,
+                           uint32_t from) {
+  from = std::max(from, begin);
+  if (saved == nullptr || from >= end) return;
+  const View view = saved;
+  const uint64_t part = (end - begin) * kv_row_bytes_;
+  const uint64_t skipped = (from - begin) * kv_row_bytes_;
+  uint64_t offset = 0;
+  for (const View& head : kv_heads()) {
+    device.copy(head.slice(from * kv_row_bytes_, part - skipped),
+                view.slice(offset + skipped, part - skipped), part - skipped);
+    offset += part;
+  }
+}
+
+Buffer SessionState::save_recurrent(Device& device) const {
+  if (!recurrent_memory_) return nullptr;
+  Buffer saved = device.allocate(recurrent_bytes());
+  device.copy(saved, recurrent_memory_, recurrent_bytes());
+  return saved;
+}
+
+void SessionState::load_recurrent(Device& device, const Buffer& saved) {
+  if (recurrent_memory_) device.copy(recurrent_memory_, saved, recurrent_bytes());
+}
+
+void SessionState::clear_recurrent(Device& device) {
+  static constexpr uint64_t kPiece = 1 << 18;
+  static const std::vector<std::byte> zeros(kPiece);
+  for (uint64_t begin = 0; begin < recurrent_bytes(); begin += kPiece) {
+    const uint64_t bytes = std::min(kPiece, recurrent_bytes() - begin);
+    device.write(recurrent_memory_.slice(begin, bytes), zeros.data(), bytes);
+  }
+}
+
+}  // namespace lily

@@ -1,0 +1,1 @@
+"""Tests of the engine through lily._native: sessions, caches, loading."""

@@ -1,0 +1,1 @@
+"""Every kernel against the same mathematics in NumPy float64, on every device that runs here."""

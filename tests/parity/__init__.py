@@ -1,0 +1,1 @@
+"""Logits against the oracles: transformers and mlx-lm."""
