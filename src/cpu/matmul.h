@@ -119,14 +119,14 @@ inline void dot_plain(const Stored& w, uint64_t first, const PreparedRow* x, flo
   }
 }
 
-// Sum over groups of biases[g] * group_sums[g].
-inline float bias_part(const uint16_t* biases, const float* group_sums, int groups) {
+// Products biases[g] * group_sums[g], to be summed over lanes.
+inline Floats bias_part(const uint16_t* biases, const float* group_sums, int groups) {
   Floats acc = zeros();
   for_vectors(groups, [&](int g, int lanes) {
     const Floats bias = lanes == kLanes ? load_bf16(biases + g) : load_bf16_n(biases + g, lanes);
     acc = fma(bias, load_some(group_sums + g, lanes), acc);
   });
-  return sum(acc);
+  return acc;
 }
 
 // Rows of a matrix follow one another, so a thread walks through memory; but it walks along several
@@ -141,17 +141,17 @@ template <class S, int R, int M>
 inline void dot_quantised(const Stored& w, uint64_t first, const PreparedRow* x,
                           float* const* out) {
   const int groups = w.groups();
-  float scales[R][kMaxColumns / 32 + 2 * kLanes];  // rows not a multiple of 4 KB apart
+  float scales[R * (kMaxColumns / 32) + kLanes];  // [R, groups], as they lie in the file
+  const uint16_t* stored = w.scales + first * groups;
+  for_vectors(R * groups, [&](int i, int lanes) {
+    store(scales + i, lanes == kLanes ? load_bf16(stored + i) : load_bf16_n(stored + i, lanes));
+  });
   Floats acc[R][M];
   const uint8_t* rows[R];
   for (int r = 0; r < R; ++r) {
-    for (int m = 0; m < M; ++m) acc[r][m] = zeros();
     rows[r] = w.template row<S>(first + r);
-    const uint16_t* stored = w.scales + (first + r) * groups;
-    for_vectors(groups, [&](int g, int lanes) {
-      store(scales[r] + g,
-            lanes == kLanes ? load_bf16(stored + g) : load_bf16_n(stored + g, lanes));
-    });
+    const uint16_t* biases = w.biases + (first + r) * groups;
+    for (int m = 0; m < M; ++m) acc[r][m] = bias_part(biases, x[m].group_sums, groups);
   }
   for (int g = 0; g < groups; ++g) {
     Floats part[R][M];
@@ -172,14 +172,12 @@ inline void dot_quantised(const Stored& w, uint64_t first, const PreparedRow* x,
       }
     }
     for (int r = 0; r < R; ++r) {
-      const Floats scale = splat(scales[r][g]);
+      const Floats scale = splat(scales[r * groups + g]);
       for (int m = 0; m < M; ++m) acc[r][m] = fma(part[r][m], scale, acc[r][m]);
     }
   }
   for (int r = 0; r < R; ++r) {
-    const uint16_t* biases = w.biases + (first + r) * groups;
-    for (int m = 0; m < M; ++m)
-      out[m][r] = sum(acc[r][m]) + bias_part(biases, x[m].group_sums, groups);
+    for (int m = 0; m < M; ++m) out[m][r] = sum(acc[r][m]);
   }
 }
 
