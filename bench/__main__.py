@@ -9,12 +9,14 @@ import argparse
 import sys
 
 from bench import engine, kernels, load, make_mid, peers, table, worker
+from bench.quality import command as quality
 
 COMMANDS = {
     "kernels": kernels,
     "engine": engine,
     "peers": peers,
     "load": load,
+    "quality": quality,
     "table": table,
     "make-mid": make_mid,
     "worker": worker,

@@ -33,6 +33,7 @@ def render(document: Document) -> str:
         "engine": _engine,
         "peers": _peers,
         "load": _load,
+        "quality": _quality,
     }
     lines = tables[document["bench"]](document)
     if any(not figure["steady"] for figure in document["figures"]):
@@ -132,6 +133,27 @@ def _peers(document: Document) -> list[str]:
     for engine in engines:
         header += [engine] if engine == "lily" else [engine, f"Lily to {engine}"]
     return _rows(header, rows)
+
+
+def _quality(document: Document) -> list[str]:
+    sets = document["settings"]["positions"]
+    names = [f"{name}, {count:,} positions" for name, count in sets.items()]
+    losses = [
+        [arm, *(f"{parts[name]:.4f}" for name in sets)]
+        for arm, parts in document["perplexity"].items()
+    ]
+    rows = [
+        [
+            f"{pair['arm']} against {pair['against']}",
+            f"{pair['top1_percent']:.2f} %",
+            f"{pair['perplexity_change_percent']:+.4f} %",
+            f"{pair['largest_logit_difference']:.1e}",
+            f"{pair['greedy_tokens_equal_mean']:.1f} of {document['settings']['greedy_tokens']}",
+        ]
+        for pair in document["pairs"]
+    ]
+    header = ["", "same top-1", "perplexity", "largest logit difference", "greedy tokens equal"]
+    return [*_rows(["perplexity", *names], losses), "", *_rows(header, rows)]
 
 
 def _load(document: Document) -> list[str]:

@@ -1,0 +1,1 @@
+"""Quality of what the engine computes: against its parent weights and against other engines."""
