@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 
 import pytest
 
@@ -27,6 +28,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse to start where a comparison that was asked for cannot be made."""
+    # A shell that starts a job in the background has it ignore Ctrl-C, which tests here send.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     missing = [name for name in ORACLES if importlib.util.find_spec(name) is None]
     if missing and config.getoption("--require-parity"):
         raise pytest.UsageError(f"--require-parity: not installed: {', '.join(missing)}")
