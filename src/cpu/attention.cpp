@@ -25,45 +25,67 @@ struct Part {
 };
 
 inline constexpr uint32_t kBlockTokens = 32;  // tokens whose scores are formed before their maximum
+inline constexpr int kHeadBatch = 4;          // query heads that share each load of a key or value
 
-// One query head over [part.begin, part.end): out[0..dim) = unnormalised sum, out[dim] = maximum,
-// out[dim + 1] = sum of weights.
-template <class T>
-void attend_part(const float* query, const T* keys, const T* values, Part part, int dim,
-                 float scale, float* out) {
-  float highest = kLowest, total = 0.0f;
-  for_vectors(dim, [&](int i, int lanes) { store_some(out + i, zeros(), lanes); });
+// Turns scores into weights relative to the new maximum; returns what the old sums are scaled by.
+float weigh_block(float* scores, int count, float* highest) {
+  Floats tops = splat(*highest);
+  int j = 0;
+  for (; j + kLanes <= count; j += kLanes) tops = max(tops, load(scores + j));
+  float top = maximum(tops);
+  for (; j < count; ++j) top = scores[j] > top ? scores[j] : top;
+  const float rescale = sum(exp(splat(*highest - top))) / kLanes;
+  for_vectors(count, [&](int j, int lanes) {
+    store_some(scores + j, exp(load_some(scores + j, lanes) - splat(top)), lanes);
+  });
+  *highest = top;
+  return rescale;
+}
+
+// H query heads (kMaxHeadDim floats apart) over [part.begin, part.end): each key and value is
+// loaded and converted once for all of them. out[h][0..dim) = unnormalised sum, out[h][dim] =
+// maximum, out[h][dim + 1] = sum of weights.
+template <int H, class T>
+void attend_part(const float* queries, const T* keys, const T* values, Part part, int dim,
+                 float scale, float* const* out) {
+  float highest[H], total[H], scores[H][kBlockTokens + kLanes];
+  for (int h = 0; h < H; ++h) {
+    highest[h] = kLowest, total[h] = 0.0f;
+    for_vectors(dim, [&](int i, int lanes) { store_some(out[h] + i, zeros(), lanes); });
+  }
   for (uint32_t block = part.begin; block < part.end; block += kBlockTokens) {
-    const uint32_t count = part.end - block < kBlockTokens ? part.end - block : kBlockTokens;
-    float scores[kBlockTokens + kLanes];
-    float block_highest = highest;
-    for (uint32_t j = 0; j < count; ++j) {
-      const T* key = keys + static_cast<uint64_t>(block + j) * dim;
-      Floats acc = zeros();
+    const int count =
+        static_cast<int>(part.end - block < kBlockTokens ? part.end - block : kBlockTokens);
+    const T* block_keys = keys + static_cast<uint64_t>(block) * dim;
+    const T* block_values = values + static_cast<uint64_t>(block) * dim;
+    float rescale[H];
+    for (int j = 0; j < count; ++j) {
+      Floats acc[H];
+      for (int h = 0; h < H; ++h) acc[h] = zeros();
       for_vectors(dim, [&](int i, int lanes) {
-        acc = fma(load_cached(key + i, lanes), load_some(query + i, lanes), acc);
+        const Floats key = load_cached(block_keys + j * dim + i, lanes);
+        for (int h = 0; h < H; ++h) {
+          acc[h] = fma(key, load_some(queries + h * kMaxHeadDim + i, lanes), acc[h]);
+        }
       });
-      scores[j] = sum(acc) * scale;
-      block_highest = scores[j] > block_highest ? scores[j] : block_highest;
+      for (int h = 0; h < H; ++h) scores[h][j] = sum(acc[h]) * scale;
     }
-    const float rescale = sum(exp(splat(highest - block_highest))) / kLanes;
-    highest = block_highest;
-    total *= rescale;
-    for_vectors(static_cast<int>(count), [&](int j, int lanes) {
-      store_some(scores + j, exp(load_some(scores + j, lanes) - splat(highest)), lanes);
-    });
-    for (uint32_t j = 0; j < count; ++j) total += scores[j];
+    for (int h = 0; h < H; ++h) {
+      rescale[h] = weigh_block(scores[h], count, &highest[h]);
+      total[h] *= rescale[h];
+      for (int j = 0; j < count; ++j) total[h] += scores[h][j];
+    }
     for_vectors(dim, [&](int i, int lanes) {
-      Floats acc = load_some(out + i, lanes) * splat(rescale);
-      for (uint32_t j = 0; j < count; ++j) {
-        const T* value = values + static_cast<uint64_t>(block + j) * dim;
-        acc = fma(splat(scores[j]), load_cached(value + i, lanes), acc);
+      Floats acc[H];
+      for (int h = 0; h < H; ++h) acc[h] = load_some(out[h] + i, lanes) * splat(rescale[h]);
+      for (int j = 0; j < count; ++j) {
+        const Floats value = load_cached(block_values + j * dim + i, lanes);
+        for (int h = 0; h < H; ++h) acc[h] = fma(splat(scores[h][j]), value, acc[h]);
       }
-      store_some(out + i, acc, lanes);
+      for (int h = 0; h < H; ++h) store_some(out[h] + i, acc[h], lanes);
     });
   }
-  out[dim] = highest;
-  out[dim + 1] = total;
+  for (int h = 0; h < H; ++h) out[h][dim] = highest[h], out[h][dim + 1] = total[h];
 }
 
 // A unit is (kv head, part): its query heads read the same keys and values from cache. The unit
@@ -96,13 +118,23 @@ void attention_decode(const Args& args) {
           store_row(keys + static_cast<uint64_t>(position) * dim, key, dim);
           store_row(values + static_cast<uint64_t>(position) * dim, proj + row.value(kv_head), dim);
         }
-        for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-          float query[kMaxHeadDim];
-          norm_rotate(proj + row.query(head), args.at<const float>(2), rotation, dim, rotary, p.eps,
-                      query);
-          attend_part(
-              query, keys, values, part, dim, p.scale,
-              partial + (static_cast<uint64_t>(head) * kAttentionMaxSplits + split) * (dim + 2));
+        for (int first = 0; first < group; first += kHeadBatch) {
+          const int heads = group - first < kHeadBatch ? group - first : kHeadBatch;
+          float queries[kHeadBatch * kMaxHeadDim];
+          float* out[kHeadBatch];
+          for (int h = 0; h < heads; ++h) {
+            const int head = kv_head * group + first + h;
+            norm_rotate(proj + row.query(head), args.at<const float>(2), rotation, dim, rotary,
+                        p.eps, queries + h * kMaxHeadDim);
+            out[h] =
+                partial + (static_cast<uint64_t>(head) * kAttentionMaxSplits + split) * (dim + 2);
+          }
+          switch (heads) {
+            case 1: attend_part<1>(queries, keys, values, part, dim, p.scale, out); break;
+            case 2: attend_part<2>(queries, keys, values, part, dim, p.scale, out); break;
+            case 3: attend_part<3>(queries, keys, values, part, dim, p.scale, out); break;
+            default: attend_part<4>(queries, keys, values, part, dim, p.scale, out); break;
+          }
         }
       });
 }
@@ -173,23 +205,12 @@ void softmax_row(float* scores, int count, int visible, float scale, float* high
                  float* sums, int dim) {
   for (int j = visible > 0 ? visible : 0; j < count; ++j) scores[j] = 0.0f;
   if (visible <= 0) return;
-  Floats top = splat(*highest);
   for_vectors(visible, [&](int j, int lanes) {
-    const Floats scaled = load_some(scores + j, lanes) * splat(scale);
-    store_some(scores + j, scaled, lanes);
-    if (lanes == kLanes) top = max(top, scaled);
+    store_some(scores + j, load_some(scores + j, lanes) * splat(scale), lanes);
   });
-  float new_highest = maximum(top);
-  for (int j = visible / kLanes * kLanes; j < visible; ++j) {
-    new_highest = scores[j] > new_highest ? scores[j] : new_highest;
-  }
-  const float rescale = sum(exp(splat(*highest - new_highest))) / kLanes;
+  const float rescale = weigh_block(scores, visible, highest);
   float added = 0.0f;
-  for_vectors(visible, [&](int j, int lanes) {
-    store_some(scores + j, exp(load_some(scores + j, lanes) - splat(new_highest)), lanes);
-  });
   for (int j = 0; j < visible; ++j) added += scores[j];
-  *highest = new_highest;
   *total = *total * rescale + added;
   for_vectors(dim, [&](int i, int lanes) {
     store_some(sums + i, load_some(sums + i, lanes) * splat(rescale), lanes);
