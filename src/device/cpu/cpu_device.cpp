@@ -22,8 +22,6 @@ namespace {
 // Anonymous pages: zeroed, page-aligned, and not resident until they are touched, so that a KV
 // cache planned for a long context costs memory only as it fills.
 class OwnedMemory final : public BufferStorage {
-  static constexpr size_t kHugePageBytes = size_t{2} << 20;
-
  public:
   explicit OwnedMemory(size_t bytes) : BufferStorage(bytes, map(bytes)) {}
   ~OwnedMemory() override { munmap(host(), this->bytes()); }
@@ -36,6 +34,7 @@ class OwnedMemory final : public BufferStorage {
     }
 #if defined(MADV_HUGEPAGE)
     // Fewer page-table walks for panels and activations; refusal costs nothing but that.
+    constexpr size_t kHugePageBytes = size_t{2} << 20;
     if (bytes >= kHugePageBytes) madvise(memory, bytes, MADV_HUGEPAGE);
 #endif
     return static_cast<std::byte*>(memory);
