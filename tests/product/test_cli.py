@@ -180,6 +180,13 @@ def test_info(run, described, tiny_folder):
     assert [plan["refused"] for plan in found["plans"]] == [None, None, "needs 99 GB, has 1 GB"]
 
 
+def test_info_of_the_shipped_model_prints_its_card(run, described):
+    code, out, _ = run("info")
+    assert code == 0
+    assert "What it is not good for" in out
+    assert "WordNet" in out
+
+
 def test_info_of_what_would_be_refused(run, described, tiny_folder):
     described["problems"] = ["model.norm.weight has shape [3]"]
     code, out, _ = run("info", str(tiny_folder))

@@ -24,8 +24,25 @@ def convert(
     offline: options.Offline = False,
 ) -> None:
     """Quantise a checkpoint."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from lily import words
     from lily.convert import convert as write_converted
     from lily.hub import resolve
 
     folder = resolve(source, revision=revision, offline=offline)
-    write_converted(folder, target, bits=bits, group_size=group_size)
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("convert")
+        report = write_converted(
+            folder,
+            target,
+            bits=bits,
+            group_size=group_size,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    mtp = ", with its MTP head" if report.mtp else ""
+    typer.echo(
+        f"{report.path}: {report.tensors} tensors, {words.size(report.written_bytes)}, "
+        f"{report.bits_per_weight:.2f} bits a weight{mtp}"
+    )

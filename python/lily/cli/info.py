@@ -101,10 +101,9 @@ def _print(
         console.print(memory)
     for problem in facts["problems"]:
         console.print(Text(f"would be refused: {problem}", style="red"))
-    readme = folder / "README.md"
-    if card and readme.is_file():
+    if card:
         console.print()
-        console.print(Markdown(_without_front_matter(readme.read_text("utf-8"))))
+        console.print(Markdown((folder / "MODEL_CARD.md").read_text("utf-8")))
 
 
 def _rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -125,9 +124,3 @@ def _rows(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     if facts["unused"]:
         rows.append(("not used", ", ".join(facts["unused"])))
     return rows
-
-
-def _without_front_matter(markdown: str) -> str:
-    if not markdown.startswith("---\n"):
-        return markdown
-    return markdown.partition("\n---\n")[2].lstrip("\n")
