@@ -141,7 +141,6 @@ class CpuDevice final : public Device {
   Buffer scratch_;
   std::unordered_map<std::string_view, cpu::Kernel> kernels_;
   std::mutex mutex_;  // one step at a time: the pool is shared
-  const pid_t process_ = getpid();
 };
 
 CpuStep& CpuDevice::prepare(const Step& step) const {
@@ -165,7 +164,7 @@ CpuStep& CpuDevice::prepare(const Step& step) const {
 }
 
 void CpuDevice::submit(const Step& step) {
-  if (getpid() != process_) {  // the pool's threads did not come along: waiting for them would hang
+  if (pool_.is_in_forked_process()) {
     throw DeviceError(
         "cpu: this process was forked from the one that opened the device; "
         "load the engine in this process");

@@ -1,6 +1,8 @@
 // See thread_pool.h.
 #include "device/cpu/thread_pool.h"
 
+#include <unistd.h>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -35,60 +37,72 @@ void wait_until(Ready ready) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(uint32_t num_threads) : num_threads_(num_threads < 1 ? 1 : num_threads) {
-  threads_.reserve(num_threads_ - 1);
+ThreadPool::ThreadPool(uint32_t num_threads)
+    : num_threads_(num_threads < 1 ? 1 : num_threads),
+      process_(getpid()),
+      shared_(std::make_unique<Shared>()) {
+  shared_->threads.reserve(num_threads_ - 1);
   for (uint32_t index = 1; index < num_threads_; ++index) {
-    threads_.emplace_back([this, index] { work(index); });
+    shared_->threads.emplace_back([this, index] { work(index); });
   }
 }
 
+bool ThreadPool::is_in_forked_process() const { return getpid() != process_; }
+
 ThreadPool::~ThreadPool() {
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
+  if (is_in_forked_process()) {
+    // Joining threads that are not here, or destroying what they wait on, never ends: leave it all.
+    static_cast<void>(shared_.release());
+    return;
   }
-  wake_.notify_all();
-  for (std::thread& thread : threads_) thread.join();
+  {
+    std::lock_guard lock(shared_->mutex);
+    shared_->stopping = true;
+  }
+  shared_->wake.notify_all();
+  for (std::thread& thread : shared_->threads) thread.join();
 }
 
 void ThreadPool::run(const std::function<void(uint32_t)>& job) {
   if (num_threads_ == 1) return job(0);
   {
-    std::lock_guard lock(mutex_);
-    job_ = &job;
-    generation_.fetch_add(1, std::memory_order_release);
+    std::lock_guard lock(shared_->mutex);
+    shared_->job = &job;
+    shared_->generation.fetch_add(1, std::memory_order_release);
   }
-  wake_.notify_all();
+  shared_->wake.notify_all();
   job(0);
   barrier();  // every worker has left the job before `job` goes out of scope
 }
 
 void ThreadPool::barrier() {
   if (num_threads_ == 1) return;
-  const uint32_t phase = phase_.load(std::memory_order_relaxed);
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == num_threads_) {
-    arrived_.store(0, std::memory_order_relaxed);
-    phase_.store(phase + 1, std::memory_order_release);
+  Shared& s = *shared_;
+  const uint32_t phase = s.phase.load(std::memory_order_relaxed);
+  if (s.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == num_threads_) {
+    s.arrived.store(0, std::memory_order_relaxed);
+    s.phase.store(phase + 1, std::memory_order_release);
     return;
   }
-  wait_until([&] { return phase_.load(std::memory_order_acquire) != phase; });
+  wait_until([&] { return s.phase.load(std::memory_order_acquire) != phase; });
 }
 
 void ThreadPool::work(uint32_t index) {
+  Shared& s = *shared_;
   uint64_t seen = 0;
   for (;;) {
     // A generation follows the last within microseconds, or not for long: spin, then sleep.
-    for (int spin = 0; spin < kSpins && generation_.load(std::memory_order_acquire) == seen;
+    for (int spin = 0; spin < kSpins && s.generation.load(std::memory_order_acquire) == seen;
          ++spin) {
       relax();
     }
     const std::function<void(uint32_t)>* job = nullptr;
     {
-      std::unique_lock lock(mutex_);
-      wake_.wait(lock, [&] { return stopping_ || generation_.load() != seen; });
-      if (stopping_) return;
-      seen = generation_.load();
-      job = job_;
+      std::unique_lock lock(s.mutex);
+      s.wake.wait(lock, [&] { return s.stopping || s.generation.load() != seen; });
+      if (s.stopping) return;
+      seen = s.generation.load();
+      job = s.job;
     }
     (*job)(index);
     barrier();

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -21,6 +22,8 @@ class ThreadPool {
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   uint32_t num_threads() const { return num_threads_; }
+  // A fork takes none of the threads along: there, run() would wait for them for ever.
+  bool is_in_forked_process() const;
 
   // Calls job(thread_index) on every thread and returns when all are done. One caller at a time.
   // The job must not throw: an exception on a worker has nowhere to go.
@@ -32,17 +35,21 @@ class ThreadPool {
   void barrier();
 
  private:
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable wake;
+    const std::function<void(uint32_t)>* job = nullptr;
+    std::atomic<uint64_t> generation{0};  // jobs started
+    bool stopping = false;
+    alignas(64) std::atomic<uint32_t> arrived{0};
+    alignas(64) std::atomic<uint32_t> phase{0};
+    std::vector<std::thread> threads;
+  };
   void work(uint32_t index);
 
   const uint32_t num_threads_;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  const std::function<void(uint32_t)>* job_ = nullptr;
-  std::atomic<uint64_t> generation_{0};  // jobs started
-  bool stopping_ = false;
-  alignas(64) std::atomic<uint32_t> arrived_{0};
-  alignas(64) std::atomic<uint32_t> phase_{0};
-  std::vector<std::thread> threads_;
+  const int process_;  // that made the threads
+  std::unique_ptr<Shared> shared_;
 };
 
 }  // namespace lily
