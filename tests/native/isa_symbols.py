@@ -12,7 +12,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-PERSONALITY = "DW.ref.__gxx_personality_v0"  # a pointer that the compiler emits; no code
+UNWINDING = "DW.ref."  # pointers that the compiler emits for unwinding; no code
 
 
 def shared_symbols(isa: str, objects: list[str]) -> list[str]:
@@ -23,7 +23,7 @@ def shared_symbols(isa: str, objects: list[str]) -> list[str]:
     found = set()
     for line in listing.splitlines():
         kind, _, symbol = line[17:].partition(" ")
-        own = f"lily::cpu::{isa}::" in symbol or symbol == PERSONALITY
+        own = f"lily::cpu::{isa}::" in symbol or symbol.startswith(UNWINDING)
         if kind in ("W", "V", "w", "v", "u") and not own:
             found.add(symbol)
     return sorted(found)
