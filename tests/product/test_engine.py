@@ -70,9 +70,7 @@ def test_half_a_character_at_the_end(engine, native, tokenizer):
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="<"), max_size=30)
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=texts, stops=st.lists(st.text("ab €e", min_size=1, max_size=4), max_size=2))
 def test_stream_and_generate_agree_and_cut_stops(engine, native, tokenizer, text, stops):
     text = tokenizer.decode(tokenizer.encode(text + "a b€ae"))

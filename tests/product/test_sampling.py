@@ -84,7 +84,7 @@ rows = st.lists(
 ).filter(lambda row: max(row) > -math.inf)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     row=rows,
     temperature=st.sampled_from([0.1, 0.7, 1.0, 2.0]),

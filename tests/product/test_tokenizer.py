@@ -50,7 +50,7 @@ def test_real_encode_and_decode_are_those_of_transformers(real_tokenizer, real_o
     assert real_tokenizer.decode(ids) == real_oracle.decode(ids)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_real_encode_with_special_is_that_of_transformers(real_tokenizer, real_oracle, data):
     text = data.draw(spellings(real_tokenizer))
@@ -62,7 +62,7 @@ def test_real_encode_with_special_is_that_of_transformers(real_tokenizer, real_o
         )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_text_never_becomes_a_control_token(tokenizer, data):
     text = data.draw(spellings(tokenizer))
@@ -96,7 +96,7 @@ def byte_ids(tokenizer):
     return ids
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.one_of(st.binary(max_size=24), anything.map(str.encode)))
 def test_streamed_bytes_equal_the_whole_decode(tokenizer, byte_ids, data):
     detokenizer = Detokenizer(tokenizer)
@@ -104,7 +104,7 @@ def test_streamed_bytes_equal_the_whole_decode(tokenizer, byte_ids, data):
     assert "".join(pieces) + detokenizer.finish() == data.decode("utf-8", "replace")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(text=anything)
 def test_streamed_text_is_never_broken(tokenizer, byte_ids, text):
     detokenizer = Detokenizer(tokenizer)
