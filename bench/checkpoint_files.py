@@ -7,33 +7,17 @@ a hole in the file, which occupies no disk and reads as zeros. Knows shapes, not
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from lily.tensorfile import TensorSpec, write_shard
 from numpy.typing import NDArray
 
 from bench.shapes import ModelShape
 
-_BYTES = {"BF16": 2, "F32": 4, "U32": 4}
 GROUP = 64
-
-
-@dataclass(frozen=True)
-class TensorSpec:
-    """Name, type and shape of one tensor in a file."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes in the file."""
-        return int(np.prod(self.shape)) * _BYTES[self.dtype]
 
 
 def hf_tensors(shape: ModelShape) -> Iterator[TensorSpec]:
@@ -148,26 +132,14 @@ def write_safetensors(
     values: Callable[[TensorSpec], NDArray[np.generic] | None],
 ) -> None:
     """One file; `values` gives each tensor's numbers, or None for a hole."""
-    header: dict[str, Any] = {"__metadata__": metadata}
-    end = 0
-    for spec in tensors:
-        begin, end = end, end + spec.size_bytes
-        header[spec.name] = {
-            "dtype": spec.dtype, "shape": list(spec.shape), "data_offsets": [begin, end]
-        }  # fmt: skip
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
+    with write_shard(path, tensors, metadata) as place:
         for spec in tensors:
             array = values(spec)
             if array is None:
-                file.seek(spec.size_bytes, 1)
                 continue
-            if array.nbytes != spec.size_bytes:
-                raise ValueError(f"{spec.name}: {array.nbytes} bytes, expected {spec.size_bytes}")
-            file.write(array.tobytes())
-        file.truncate(8 + len(text) + end)
+            if array.nbytes != spec.nbytes:
+                raise ValueError(f"{spec.name}: {array.nbytes} bytes, expected {spec.nbytes}")
+            place(spec.name)[...] = array.reshape(spec.shape)
 
 
 def write_index(folder: Path, shards: dict[str, list[TensorSpec]], config: dict[str, Any]) -> None:
@@ -175,7 +147,7 @@ def write_index(folder: Path, shards: dict[str, list[TensorSpec]], config: dict[
     write_json(folder / "config.json", config)
     if len(shards) > 1:
         places = {spec.name: name for name, specs in shards.items() for spec in specs}
-        total = sum(spec.size_bytes for specs in shards.values() for spec in specs)
+        total = sum(spec.nbytes for specs in shards.values() for spec in specs)
         index = {"metadata": {"total_size": total}, "weight_map": places}
         write_json(folder / "model.safetensors.index.json", index)
 

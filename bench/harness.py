@@ -156,11 +156,16 @@ class Report:
             "notes": self.notes,
             "figures": self.figures,
         }
-        RESULTS.mkdir(exist_ok=True)
-        path = RESULTS / f"{name}.json"
-        path.write_text(_dump(document) + "\n", encoding="utf-8")
-        print(f"wrote bench/results/{path.name}")
-        return path
+        return write_document(name, document)
+
+
+def write_document(name: str, document: dict[str, Any]) -> Path:
+    """Write bench/results/<name>.json."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(_dump(document) + "\n", encoding="utf-8")
+    print(f"wrote bench/results/{path.name}")
+    return path
 
 
 def shown_command() -> str:

@@ -12,9 +12,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from lily.tensorfile import TensorSpec
+
 from bench import machine
 from bench.checkpoint_files import (
-    TensorSpec,
     mlx_config,
     mlx_tensors,
     write_index,
@@ -86,7 +87,7 @@ def _write_sparse(folder: Path, model: str) -> int:
     shape = MODELS[model]
     shards: list[list[TensorSpec]] = [[]]
     for spec in mlx_tensors(shape):
-        if sum(known.size_bytes for known in shards[-1]) + spec.size_bytes > _SHARD_BYTES:
+        if sum(known.nbytes for known in shards[-1]) + spec.nbytes > _SHARD_BYTES:
             shards.append([])
         shards[-1].append(spec)
     if len(shards) == 1:
@@ -97,4 +98,4 @@ def _write_sparse(folder: Path, model: str) -> int:
     for name, specs in named.items():
         write_safetensors(folder / name, specs, {"format": "mlx"}, lambda spec: None)
     write_index(folder, named, mlx_config(shape))
-    return sum(spec.size_bytes for specs in shards for spec in specs)
+    return sum(spec.nbytes for specs in shards for spec in specs)

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from lily.tensorfile import TensorSpec
 from numpy.typing import NDArray
 
 from bench.checkpoint_files import (
-    TensorSpec,
     hf_tensors,
     write_index,
     write_json,

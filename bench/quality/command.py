@@ -88,10 +88,7 @@ def run(arguments: argparse.Namespace) -> None:
         "notes": [],
         "figures": [],
     }
-    harness.RESULTS.mkdir(exist_ok=True)
-    path = harness.RESULTS / "quality.json"
-    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    print(f"wrote bench/results/{path.name}")
+    harness.write_document("quality", document)
 
 
 def read_documents(path: Path, model: Path) -> list[Tokens]:

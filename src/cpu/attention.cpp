@@ -63,7 +63,7 @@ void attend_part(const float* queries, const T* keys, const T* values, Part part
       Floats acc[H];
       for (int h = 0; h < H; ++h) acc[h] = zeros();
       for_vectors(dim, [&](int i, int lanes) {
-        const Floats key = load_cached(block_keys + j * dim + i, lanes);
+        const Floats key = load_some(block_keys + j * dim + i, lanes);
         for (int h = 0; h < H; ++h) {
           acc[h] = fma(key, load_some(queries + h * kMaxHeadDim + i, lanes), acc[h]);
         }
@@ -79,7 +79,7 @@ void attend_part(const float* queries, const T* keys, const T* values, Part part
       Floats acc[H];
       for (int h = 0; h < H; ++h) acc[h] = load_some(out[h] + i, lanes) * splat(rescale[h]);
       for (int j = 0; j < count; ++j) {
-        const Floats value = load_cached(block_values + j * dim + i, lanes);
+        const Floats value = load_some(block_values + j * dim + i, lanes);
         for (int h = 0; h < H; ++h) acc[h] = fma(splat(scores[h][j]), value, acc[h]);
       }
       for (int h = 0; h < H; ++h) store_some(out[h] + i, acc[h], lanes);
@@ -269,7 +269,7 @@ class PrefillTile {
     for (int j = 0; j < count; ++j) {
       for_vectors(dim_, [&](int i, int lanes) {
         store_some(scratch_.values + j * padded + i,
-                   load_cached(values_ + static_cast<uint64_t>(from + j) * dim_ + i, lanes), lanes);
+                   load_some(values_ + static_cast<uint64_t>(from + j) * dim_ + i, lanes), lanes);
       });
     }
     for (int column = 0; column < dim_; column += kPanelRows) {

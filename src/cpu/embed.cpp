@@ -9,9 +9,7 @@ void decode_row(const Stored& table, uint64_t id, float* out) {
   const uint8_t* row = table.row<S>(id);
   if constexpr (!S::kQuantised) {
     for_vectors(table.cols, [&](int i, int lanes) {
-      store_some(out + i,
-                 lanes == kLanes ? load_weights<S>(row, i) : load_weights_n<S>(row, i, lanes),
-                 lanes);
+      store_some(out + i, load_some_weights<S>(row, i, lanes), lanes);
     });
   } else {
     for (int i = 0; i < table.cols; ++i) {

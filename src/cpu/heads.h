@@ -28,10 +28,7 @@ struct Rotation {
 // to[head_dim] = rope(rms_norm(from) * gain): pairs (i, i + rotary / 2) of the first `rotary` dims.
 inline void norm_rotate(const float* from, const float* gain, const Rotation& rotation,
                         int head_dim, int rotary, float eps, float* to) {
-  const Floats scale = splat(inverse_rms(from, head_dim, eps));
-  for_vectors(head_dim, [&](int i, int lanes) {
-    store_some(to + i, load_some(from + i, lanes) * scale * load_some(gain + i, lanes), lanes);
-  });
+  rms_norm(from, gain, head_dim, eps, to);
   const int half = rotary / 2;
   for (int i = 0; i < half; ++i) {
     const float a = to[i], b = to[i + half];
@@ -46,11 +43,6 @@ inline void store_row(float* to, const float* from, int n) {
 }
 inline void store_row(uint16_t* to, const float* from, int n) {
   for (int i = 0; i < n; ++i) to[i] = float_to_bf16(from[i]);
-}
-
-inline Floats load_cached(const float* p, int lanes) { return load_some(p, lanes); }
-inline Floats load_cached(const uint16_t* p, int lanes) {
-  return lanes == kLanes ? load_bf16(p) : load_bf16_n(p, lanes);
 }
 
 template <class T>

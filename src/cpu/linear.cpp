@@ -72,10 +72,7 @@ void linear_gemv_norm(const Args& args) {
   const float* x = args.at<const float>(0);
   const float* gain = args.at<const float>(1);
   float* normed = reinterpret_cast<float*>(args.scratch + kScratchBytes) - (cols + kLanes);
-  const Floats scale = splat(inverse_rms(x, cols, p.eps));
-  for_vectors(cols, [&](int i, int lanes) {
-    store_some(normed + i, load_some(x + i, lanes) * scale * load_some(gain + i, lanes), lanes);
-  });
+  rms_norm(x, gain, cols, p.eps, normed);
   gemv<S, Into::store>(args, normed, args.at<float>(2), 3);
 }
 

@@ -87,10 +87,15 @@ inline Floats load_weights(const uint8_t* row, int column) {
   if constexpr (S::kBits == 8) return load_u8(row + column);
   if constexpr (S::kBits == 4) return load_q4(row + column / 2);
 }
+// The same, or only the first lanes; rows that are not quantised may end inside a vector.
 template <class S>
-inline Floats load_weights_n(const uint8_t* row, int column, int n) {
-  if constexpr (S::kBits == 32) return load_n(reinterpret_cast<const float*>(row) + column, n);
-  return load_bf16_n(reinterpret_cast<const uint16_t*>(row) + column, n);
+inline Floats load_some_weights(const uint8_t* row, int column, int lanes) {
+  static_assert(!S::kQuantised);
+  if constexpr (S::kBits == 32) {
+    return load_some(reinterpret_cast<const float*>(row) + column, lanes);
+  } else {
+    return load_some(reinterpret_cast<const uint16_t*>(row) + column, lanes);
+  }
 }
 
 // out[m][r] = row (first + r) of w times x[m], for r < R, m < M. Each load of x serves R rows, each
@@ -106,8 +111,7 @@ inline void dot_plain(const Stored& w, uint64_t first, const PreparedRow* x, flo
   for_vectors(w.cols, [&](int i, int lanes) {
     Floats weights[R];
     for (int r = 0; r < R; ++r) {
-      weights[r] =
-          lanes == kLanes ? load_weights<S>(rows[r], i) : load_weights_n<S>(rows[r], i, lanes);
+      weights[r] = load_some_weights<S>(rows[r], i, lanes);
     }
     for (int m = 0; m < M; ++m) {
       const Floats value = load_some(x[m].x + i, lanes);
@@ -123,8 +127,7 @@ inline void dot_plain(const Stored& w, uint64_t first, const PreparedRow* x, flo
 inline Floats bias_part(const uint16_t* biases, const float* group_sums, int groups) {
   Floats acc = zeros();
   for_vectors(groups, [&](int g, int lanes) {
-    const Floats bias = lanes == kLanes ? load_bf16(biases + g) : load_bf16_n(biases + g, lanes);
-    acc = fma(bias, load_some(group_sums + g, lanes), acc);
+    acc = fma(load_some(biases + g, lanes), load_some(group_sums + g, lanes), acc);
   });
   return acc;
 }
@@ -143,9 +146,8 @@ inline void dot_quantised(const Stored& w, uint64_t first, const PreparedRow* x,
   const int groups = w.groups();
   float scales[R * (kMaxColumns / 32) + kLanes];  // [R, groups], as they lie in the file
   const uint16_t* stored = w.scales + first * groups;
-  for_vectors(R * groups, [&](int i, int lanes) {
-    store(scales + i, lanes == kLanes ? load_bf16(stored + i) : load_bf16_n(stored + i, lanes));
-  });
+  for_vectors(R * groups,
+              [&](int i, int lanes) { store(scales + i, load_some(stored + i, lanes)); });
   Floats acc[R][M];
   const uint8_t* rows[R];
   for (int r = 0; r < R; ++r) {

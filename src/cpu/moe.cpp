@@ -17,14 +17,6 @@ void swiglu(const float* g, const float* u, int n, float* y) {
   });
 }
 
-// normed = rms_norm(x) * gain
-void normalise(const float* x, const float* gain, int n, float eps, float* normed) {
-  const Floats scale = splat(inverse_rms(x, n, eps));
-  for_vectors(n, [&](int i, int lanes) {
-    store_some(normed + i, load_some(x + i, lanes) * scale * load_some(gain + i, lanes), lanes);
-  });
-}
-
 // The best experts of a row of logits, and their weights: the softmax over the chosen, which is the
 // softmax over all renormalised. Equal logits: the lower id wins.
 struct Chosen {
@@ -65,7 +57,7 @@ void moe_router(const Args& args) {
   float* normed = floats_of(args.scratch);
   float* router_scratch = normed + hidden + kLanes;
   float* shared_scratch = router_scratch + prepared_floats(hidden);
-  normalise(args.at<const float>(0), args.at<const float>(1), hidden, p.eps, normed);
+  rms_norm(args.at<const float>(0), args.at<const float>(1), hidden, p.eps, normed);
   const PreparedRow for_router = prepare_row<R>(normed, hidden, p.group_size, router_scratch);
   const PreparedRow for_shared =
       prepare_row<S>(normed, hidden, p.shared_group_size, shared_scratch);
@@ -98,7 +90,7 @@ void moe_gate_up(const Args& args) {
   float* act = args.at<float>(9);
   const int hidden = static_cast<int>(p.hidden);
   float* normed = floats_of(args.scratch);
-  normalise(args.at<const float>(0), args.at<const float>(1), hidden, p.eps, normed);
+  rms_norm(args.at<const float>(0), args.at<const float>(1), hidden, p.eps, normed);
   const PreparedRow x = prepare_row<S>(normed, hidden, p.group_size, normed + hidden + kLanes);
   const Chosen chosen(logits, p.experts, p.slots);
   args.work.for_ranges(

@@ -12,12 +12,7 @@ void norm_rms(const Args& args) {
   const int hidden = static_cast<int>(p.hidden);
   args.work.for_ranges(p.tokens, 4, [&](uint64_t begin, uint64_t end) {
     for (uint64_t t = begin; t < end; ++t) {
-      const float* from = x + t * hidden;
-      float* to = y + t * hidden;
-      const Floats scale = splat(inverse_rms(from, hidden, p.eps));
-      for_vectors(hidden, [&](int i, int lanes) {
-        store_some(to + i, load_some(from + i, lanes) * scale * load_some(gain + i, lanes), lanes);
-      });
+      rms_norm(x + t * hidden, gain, hidden, p.eps, y + t * hidden);
     }
   });
 }

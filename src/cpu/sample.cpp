@@ -95,10 +95,7 @@ void sample_logits(const Args& args) {
   SampleBlock* blocks = args.at<SampleBlock>(6);
   const int hidden = static_cast<int>(p.hidden);
   float* normed = reinterpret_cast<float*>(args.scratch);
-  const Floats scale = splat(inverse_rms(x, hidden, p.eps));
-  for_vectors(hidden, [&](int i, int lanes) {
-    store_some(normed + i, load_some(x + i, lanes) * scale * load_some(gain + i, lanes), lanes);
-  });
+  rms_norm(x, gain, hidden, p.eps, normed);
   const PreparedRow row = prepare_row<S>(normed, hidden, p.group_size, normed + hidden + kLanes);
   args.work.for_ranges(p.num_blocks, 1, [&](uint64_t index, uint64_t) {
     const uint32_t first = static_cast<uint32_t>(index) * kSampleBlockRows;

@@ -47,6 +47,9 @@ inline void for_vectors(int n, Body&& body) {
 inline Floats load_some(const float* p, int lanes) {
   return lanes == kLanes ? load(p) : load_n(p, lanes);
 }
+inline Floats load_some(const uint16_t* p, int lanes) {  // bf16
+  return lanes == kLanes ? load_bf16(p) : load_bf16_n(p, lanes);
+}
 inline void store_some(float* p, Floats x, int lanes) {
   lanes == kLanes ? store(p, x) : store_n(p, x, lanes);
 }
@@ -68,6 +71,14 @@ inline float dot(const float* a, const float* b, int n) {
 // 1 / sqrt(mean(x^2) + eps)
 inline float inverse_rms(const float* x, int n, float eps) {
   return 1.0f / __builtin_sqrtf(dot(x, x, n) / static_cast<float>(n) + eps);
+}
+
+// to = x / rms(x) * gain
+inline void rms_norm(const float* x, const float* gain, int n, float eps, float* to) {
+  const Floats scale = splat(inverse_rms(x, n, eps));
+  for_vectors(n, [&](int i, int lanes) {
+    store_some(to + i, load_some(x + i, lanes) * scale * load_some(gain + i, lanes), lanes);
+  });
 }
 
 // Files align nothing: a stored bf16 may lie at an odd address.
