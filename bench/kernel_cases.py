@@ -1,12 +1,12 @@
 """Decode kernels as cases: what one token asks of each, at the shapes of a model.
 
 A case knows how to record its kernel on the next set of weights, and what the kernel must move.
-Every case is one dispatch, so that a figure is the figure of one kernel.
+Every case is one operation: one dispatch, except where a GPU's prefill needs two for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from bench.shapes import ModelShape
 
 EPS = 1e-6
 CONTEXTS = (512, 4096, 32_768)
-_SPLITS = 64  # kAttentionMaxSplits
+_SPLITS = native.ATTENTION_MAX_SPLITS
 _SAMPLE_BLOCK_ROWS, _SAMPLE_BLOCK_BYTES, _SAMPLED_BYTES = 1024, 528, 528
 _SAMPLER_BYTES = 24
 
@@ -33,6 +33,9 @@ class Case:
     flops: int  # 0 where the kernel is not bound by arithmetic
     record: Callable[[native.Step], None]  # on the next set of weights
     latency: bool = False  # too small to be bound by either: the figure is its time alone
+    # What a peer needs to do the same work: tokens, rows, cols of a product; tokens and position
+    # (decode: context) of an attention; tokens of all others.
+    sizes: tuple[int, ...] = (1,)
 
     @property
     def bound(self) -> str:
@@ -40,22 +43,20 @@ class Case:
         return "latency" if self.latency else "compute" if self.flops else "memory"
 
 
-def decode_cases(memory: Memory, shape: ModelShape, storage: str) -> list[Case]:
+def decode_cases(
+    memory: Memory, shape: ModelShape, storage: str, contexts: Sequence[int] = CONTEXTS
+) -> list[Case]:
     """All kernels of a decode step."""
+    known = [context for context in contexts if context < shape.max_positions]
     return [
         *_linear(memory, shape, storage),
         *_experts(memory, shape, storage),
         _delta_step(memory, shape),
-        *(_attention(memory, shape, context) for context in contexts(shape)),
-        _merge(memory, shape),
+        *(_attention(memory, shape, context) for context in known),
+        _merge(memory, shape, known[-1]),
         _logits(memory, shape, storage),
         _draw(memory, shape),
     ]
-
-
-def contexts(shape: ModelShape) -> list[int]:
-    """Context lengths that the model has positions for."""
-    return [context for context in CONTEXTS if context < shape.max_positions]
 
 
 def cursor(memory: Memory, position: int) -> native.Tensor:
@@ -80,7 +81,8 @@ def _linear(memory: Memory, shape: ModelShape, storage: str) -> list[Case]:
             native.linear_norm(step, y, x, gain, EPS, matrices)
 
         moved = sum(rows) * row_bytes(storage, shape.hidden)
-        return Case("linear", "gemv_norm", f"{name} {sum(rows)}x{shape.hidden}", moved, 0, record)
+        size, sizes = f"{name} {sum(rows)}x{shape.hidden}", (1, sum(rows), shape.hidden)
+        return Case("linear", "gemv_norm", size, moved, 0, record, sizes=sizes)
 
     def add_case(name: str, cols: int) -> Case:
         wide, y = memory.normal(1, cols), memory.normal(1, shape.hidden)
@@ -89,7 +91,8 @@ def _linear(memory: Memory, shape: ModelShape, storage: str) -> list[Case]:
             native.linear_add(step, y, wide, memory.matrix(storage, shape.hidden, cols))
 
         moved = shape.hidden * row_bytes(storage, cols)
-        return Case("linear", "gemv_add", f"{name} {shape.hidden}x{cols}", moved, 0, record)
+        size, sizes = f"{name} {shape.hidden}x{cols}", (1, shape.hidden, cols)
+        return Case("linear", "gemv_add", size, moved, 0, record, sizes=sizes)
 
     return [
         *(norm_case(name, rows) for name, rows in segments.items()),
@@ -261,12 +264,12 @@ def _attention(memory: Memory, shape: ModelShape, context: int) -> Case:
         native.attention_decode(step, partial, layer, place)
 
     moved = 2 * context * shape.kv_width * 2
-    return Case("attention", "decode", f"context {context:,}, bf16 cache", moved, 0, record)
+    name = f"context {context:,}, bf16 cache"
+    return Case("attention", "decode", name, moved, 0, record, sizes=(1, context))
 
 
-def _merge(memory: Memory, shape: ModelShape) -> Case:
+def _merge(memory: Memory, shape: ModelShape, context: int) -> Case:
     proj = memory.normal(1, shape.attention_columns)
-    context = contexts(shape)[-1]
     splits = min(_SPLITS, -(-context // 256))
     partial = memory.normal(shape.q_heads, _SPLITS, shape.head_dim + 2)
     y, place = memory.empty(1, shape.q_width), cursor(memory, context - 1)
@@ -290,16 +293,12 @@ def _logits(memory: Memory, shape: ModelShape, storage: str) -> Case:
         native.sample_logits(step, logits, blocks, x, gain, EPS, head)
 
     moved = shape.vocab * row_bytes(storage, shape.hidden)
-    return Case("sample", "logits", f"{shape.vocab}x{shape.hidden}", moved, 0, record)
+    size, sizes = f"{shape.vocab}x{shape.hidden}", (1, shape.vocab, shape.hidden)
+    return Case("sample", "logits", size, moved, 0, record, sizes=sizes)
 
 
 def _draw(memory: Memory, shape: ModelShape) -> Case:
-    x, gain = memory.normal(1, shape.hidden), memory.normal(shape.hidden)
-    logits, blocks = memory.empty(1, shape.vocab), _blocks(memory, shape)
-    head = memory.matrix("q4", shape.vocab, shape.hidden)
-    step = native.Step()
-    native.sample_logits(step, logits, blocks, x, gain, EPS, head)
-    memory.device.run(step)
+    blocks = _filled_blocks(memory, shape)
     sampler = memory.empty(_SAMPLER_BYTES, dtype="u8")  # all zero: greedy
     result, place = memory.empty(_SAMPLED_BYTES, dtype="u8"), cursor(memory, 5)
 
@@ -313,3 +312,15 @@ def _draw(memory: Memory, shape: ModelShape) -> Case:
 def _blocks(memory: Memory, shape: ModelShape) -> native.Tensor:
     count = -(-shape.vocab // _SAMPLE_BLOCK_ROWS)
     return memory.empty(count * _SAMPLE_BLOCK_BYTES, dtype="u8")
+
+
+def _filled_blocks(memory: Memory, shape: ModelShape) -> native.Tensor:
+    """As sample_logits leaves them: in each block the best logits, from the largest down."""
+    count, best = -(-shape.vocab // _SAMPLE_BLOCK_ROWS), native.CANDIDATES
+    layout = [("max_logit", "<f4"), ("sum_exp", "<f4"), ("num_candidates", "<u4"), ("pad", "<u4")]
+    blocks = np.zeros(count, [*layout, ("ids", "<u4", best), ("logits", "<f4", best)])
+    blocks["logits"] = -np.sort(-memory.random().standard_normal((count, best)))
+    blocks["max_logit"], blocks["sum_exp"] = blocks["logits"][:, 0], 10
+    blocks["num_candidates"] = best
+    blocks["ids"] = np.arange(count)[:, None] * _SAMPLE_BLOCK_ROWS + np.arange(best)
+    return memory.tensor(np.frombuffer(blocks.tobytes(), np.uint8))

@@ -95,6 +95,24 @@ class Memory:
         values = self._rng.standard_normal(shape, dtype=np.float32) * np.float32(scale)
         return self.device.tensor(values)
 
+    def activation(self, *shape: int, scale: float = 1.0) -> native.Tensor:
+        """A small random tensor of the type that flows between this device's prefill kernels."""
+        values = self._rng.standard_normal(shape, dtype=np.float32) * np.float32(scale)
+        if self.device.activation_dtype == "f32":
+            return self.device.tensor(values)
+        if self.device.activation_dtype == "bf16":
+            return self.device.tensor(to_bf16(values), "bf16")
+        return self.device.tensor(values.astype(np.float16).view(np.uint16), "f16")
+
+    @property
+    def activation_bytes(self) -> int:
+        """Of one value of that type."""
+        return 4 if self.device.activation_dtype == "f32" else 2
+
+    def empty_activation(self, *shape: int) -> native.Tensor:
+        """Zeros of that type."""
+        return self.device.zeros(list(shape), self.device.activation_dtype)
+
     def tensor(self, array: NDArray[np.generic]) -> native.Tensor:
         """A copy of a float32, uint32 or uint8 array."""
         return self.device.tensor(np.ascontiguousarray(array))

@@ -2,7 +2,7 @@
 
 Each case is recorded many times into one step, every time on other weights, until the step has
 passed over more memory than the last-level cache holds; the figure is the step's time divided by
-its dispatches. Instruction sets and thread counts are arms that take turns on the same step.
+its calls. Instruction sets and thread counts are arms that take turns on the same step.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bench.prefill_cases import SCORED, TOKENS, prefill_cases
 from bench.shapes import MODELS, ModelShape
 
 _FALLBACK_CACHE = 64 << 20  # where the system does not tell the size of its last-level cache
-_MOST_DISPATCHES = 4096
+_MOST_CALLS = 4096
 _STEP_FLOPS = 10e9  # arithmetic that is long enough to time, also on one fast thread
 _TINY_ROTATION = 16 << 20  # the whole model is about this large: a cache holds it in real life too
 
@@ -143,10 +143,11 @@ class _Bench:
         """All cases of one model."""
         for case in cases:
             step = native.Step()
-            for _ in range(_dispatches(case, rotation)):
+            calls = _calls(case, rotation)
+            for _ in range(calls):
                 case.record(step)
             arms = {
-                f"{isa},{threads}": _arm(device, step)
+                f"{isa},{threads}": _arm(device, step, calls)
                 for (isa, threads), device in self._devices.items()
             }
             found = interleave(arms, rounds=self._rounds)
@@ -158,7 +159,7 @@ class _Bench:
                     "isa": isa,
                     "threads": threads,
                 }
-                reached = cold and len(step) * case.moved_bytes >= rotation
+                reached = cold and calls * case.moved_bytes >= rotation
                 # Not the case itself: it keeps the model's memory alive.
                 work = (case.bound, case.moved_bytes, case.flops)
                 self._pending.append(_Timed(labels, *work, reached, summary))
@@ -187,10 +188,10 @@ class _Bench:
         return derived
 
 
-def _dispatches(case: Case, rotation: int) -> int:
+def _calls(case: Case, rotation: int) -> int:
     wanted = _STEP_FLOPS / case.flops if case.flops else rotation / case.moved_bytes
-    return int(min(max(wanted + 1, 2), _MOST_DISPATCHES))
+    return int(min(max(wanted + 1, 2), _MOST_CALLS))
 
 
-def _arm(device: native.Device, step: native.Step) -> Any:
-    return lambda: timed(lambda: device.run(step)) / len(step) * 1e6
+def _arm(device: native.Device, step: native.Step, calls: int) -> Any:
+    return lambda: timed(lambda: device.run(step)) / calls * 1e6

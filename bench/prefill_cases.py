@@ -6,6 +6,8 @@ its masked half, the delta rule as three products of a state with a vector. Padd
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from lily._native import kernels as native
 
@@ -20,21 +22,29 @@ from bench.shapes import ModelShape
 
 EPS = 1e-6
 TOKENS = (128, 512)
+POSITIONS = (0, 3584)  # of attention's chunk
 SCORED = 64  # tokens whose logits are scored at once
 _VALUES = 4  # bytes of an fp32
 
 
-def prefill_cases(memory: Memory, shape: ModelShape, storage: str) -> list[Case]:
-    """All kernels of a prefill chunk."""
-    cases = [_embed(memory, shape, storage, TOKENS[-1]), _norm(memory, shape, TOKENS[-1])]
-    for tokens in TOKENS:
+def prefill_cases(
+    memory: Memory,
+    shape: ModelShape,
+    storage: str,
+    lengths: Sequence[int] = TOKENS,
+    positions: Sequence[int] = POSITIONS,
+) -> list[Case]:
+    """All kernels of a prefill chunk: products at every length, the others at the last."""
+    longest = lengths[-1]
+    cases = [_embed(memory, shape, storage, longest), _norm(memory, shape, longest)]
+    for tokens in lengths:
         cases += _linear(memory, shape, storage, tokens)
         cases += _grouped(memory, shape, storage, tokens)
-    cases += _routing(memory, shape, TOKENS[-1])
-    for position in (0, 3584):
-        cases.append(_attention(memory, shape, TOKENS[-1], position))
-    cases += _delta(memory, shape, TOKENS[-1])
-    cases += [_rope(memory, shape, TOKENS[-1]), _score(memory, shape, SCORED)]
+    cases += _routing(memory, shape, longest)
+    for position in positions:
+        cases.append(_attention(memory, shape, longest, position))
+    cases += _delta(memory, shape, longest)
+    cases += [_rope(memory, shape, longest), _score(memory, shape, min(SCORED, longest))]
     return cases
 
 
@@ -47,21 +57,21 @@ def _embed(memory: Memory, shape: ModelShape, storage: str, tokens: int) -> Case
         native.embed_rows(step, hidden, memory.tensor(ids), table)
 
     moved = tokens * (row_bytes(storage, shape.hidden) + shape.hidden * _VALUES)
-    return Case("embed", "rows", f"{tokens} of {shape.vocab:,}", moved, 0, record)
+    return Case("embed", "rows", f"{tokens} of {shape.vocab:,}", moved, 0, record, sizes=(tokens,))
 
 
 def _norm(memory: Memory, shape: ModelShape, tokens: int) -> Case:
-    y, gain = memory.empty(tokens, shape.hidden), memory.normal(shape.hidden)
+    y, gain = memory.empty_activation(tokens, shape.hidden), memory.normal(shape.hidden)
 
     def record(step: native.Step) -> None:
         native.norm_rms(step, y, memory.cut("f32", tokens, shape.hidden), gain, EPS)
 
-    moved = 2 * tokens * shape.hidden * _VALUES
-    return Case("norm", "rms", f"{tokens}x{shape.hidden}", moved, 0, record)
+    moved = tokens * shape.hidden * (_VALUES + memory.activation_bytes)
+    return Case("norm", "rms", f"{tokens}x{shape.hidden}", moved, 0, record, sizes=(tokens,))
 
 
 def _linear(memory: Memory, shape: ModelShape, storage: str, tokens: int) -> list[Case]:
-    x = memory.normal(tokens, shape.hidden)
+    x = memory.activation(tokens, shape.hidden)
     segments = {
         "qkv|z|b|a": (shape.channels, shape.value_width, shape.value_heads, shape.value_heads),
         "q|k|v": (2 * shape.q_width, shape.kv_width, shape.kv_width),
@@ -76,10 +86,11 @@ def _linear(memory: Memory, shape: ModelShape, storage: str, tokens: int) -> lis
         flops = 2 * tokens * sum(rows) * shape.hidden
         moved = sum(rows) * row_bytes(storage, shape.hidden)
         size = f"{name} {tokens} x {sum(rows)}x{shape.hidden}"
-        return Case("linear", "gemm", size, moved, flops, record)
+        sizes = (tokens, sum(rows), shape.hidden)
+        return Case("linear", "gemm", size, moved, flops, record, sizes=sizes)
 
     def add_case(name: str, cols: int) -> Case:
-        wide, y = memory.normal(tokens, cols), memory.normal(tokens, shape.hidden)
+        wide, y = memory.activation(tokens, cols), memory.normal(tokens, shape.hidden)
 
         def record(step: native.Step) -> None:
             native.linear_add(step, y, wide, memory.matrix(storage, shape.hidden, cols))
@@ -87,20 +98,26 @@ def _linear(memory: Memory, shape: ModelShape, storage: str, tokens: int) -> lis
         flops = 2 * tokens * shape.hidden * cols
         size = f"{name} {tokens} x {shape.hidden}x{cols}"
         moved = shape.hidden * row_bytes(storage, cols)
-        return Case("linear", "gemm_add", size, moved, flops, record)
+        sizes = (tokens, shape.hidden, cols)
+        return Case("linear", "gemm_add", size, moved, flops, record, sizes=sizes)
 
     cases = [case(name, rows) for name, rows in segments.items()]
     return [*cases, add_case("delta out", shape.value_width)]
 
 
+def _choices(memory: Memory, shape: ModelShape, tokens: int) -> np.ndarray:
+    """Different experts for every token."""
+    order = np.argsort(memory.random().random((tokens, shape.experts)), axis=-1)
+    return np.ascontiguousarray(order[:, : shape.slots].astype(np.uint32))
+
+
 def _grouped(memory: Memory, shape: ModelShape, storage: str, tokens: int) -> list[Case]:
     slots, rows = shape.slots, tokens * shape.slots
-    ids = np.stack([memory.random().permutation(shape.experts)[:slots] for _ in range(tokens)])
-    flat = ids.ravel().astype(np.uint32)
+    flat = _choices(memory, shape, tokens).ravel()
     order = memory.tensor(np.argsort(flat, kind="stable").astype(np.uint32))
     counts = np.bincount(flat, minlength=shape.experts)
     offsets = memory.tensor(np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32))
-    x, act = memory.normal(tokens, shape.hidden), memory.normal(rows, shape.width)
+    x, act = memory.activation(tokens, shape.hidden), memory.activation(rows, shape.width)
     y = memory.empty(rows, shape.hidden)
 
     def gate_up(step: native.Step) -> None:
@@ -116,45 +133,45 @@ def _grouped(memory: Memory, shape: ModelShape, storage: str, tokens: int) -> li
     flops = 2 * rows * shape.width * shape.hidden
     moved = used * shape.width * row_bytes(storage, shape.hidden)
     return [
-        Case("moe", "grouped_gate_up", size, 2 * moved, 2 * flops, gate_up),
-        Case("moe", "grouped_down", size, moved, flops, down),
+        Case("moe", "grouped_gate_up", size, 2 * moved, 2 * flops, gate_up, sizes=(tokens,)),
+        Case("moe", "grouped_down", size, moved, flops, down, sizes=(tokens,)),
     ]
 
 
 def _routing(memory: Memory, shape: ModelShape, tokens: int) -> list[Case]:
     slots, rows = shape.slots, tokens * shape.slots
     logits = memory.normal(tokens, shape.experts + 1)
-    ids, weights = memory.empty(tokens, slots, dtype="u32"), memory.empty(tokens, slots + 1)
+    ids = memory.tensor(_choices(memory, shape, tokens))
+    weights = memory.normal(tokens, slots + 1, scale=1 / slots)
     order = memory.empty(rows, dtype="u32")
     offsets = memory.empty(shape.experts + 1, dtype="u32")
     residual, shared = memory.normal(tokens, shape.hidden), memory.normal(tokens, shape.hidden)
-    step = native.Step()
-    native.moe_route(step, ids, weights, logits)
-    memory.device.run(step)
+    found, found_weights = memory.empty(tokens, slots, dtype="u32"), memory.empty(tokens, slots + 1)
 
     def combine(step: native.Step) -> None:
         y = memory.cut("f32", rows, shape.hidden)
         native.moe_combine(step, residual, y, shared, weights)
 
     def route(step: native.Step) -> None:
-        native.moe_route(step, ids, weights, logits)
+        native.moe_route(step, found, found_weights, logits)
 
     def sort(step: native.Step) -> None:
         native.moe_sort(step, order, offsets, ids)
 
     size = f"{tokens} x {slots} of {shape.experts}"
     return [
-        Case("moe", "route", size, tokens * (shape.experts + 1) * _VALUES, 0, route, True),
-        Case("moe", "sort", size, 2 * rows * _VALUES, 0, sort, True),
+        Case("moe", "route", size, tokens * (shape.experts + 1) * _VALUES, 0, route, True,
+             (tokens,)),
+        Case("moe", "sort", size, 2 * rows * _VALUES, 0, sort, True, (tokens,)),
         Case("moe", "combine", f"{size} x {shape.hidden}",
-             (rows + 3 * tokens) * shape.hidden * _VALUES, 0, combine),
+             (rows + 3 * tokens) * shape.hidden * _VALUES, 0, combine, sizes=(tokens,)),
     ]  # fmt: skip
 
 
 def _attention(memory: Memory, shape: ModelShape, tokens: int, position: int) -> Case:
     proj = memory.normal(tokens, shape.attention_columns)
-    q = memory.normal(tokens, shape.q_heads, shape.head_dim)
-    y = memory.empty(tokens, shape.q_width)
+    q = memory.activation(tokens, shape.q_heads, shape.head_dim)
+    y = memory.empty_activation(tokens, shape.q_width)
 
     def record(step: native.Step) -> None:
         layer = attention_layer(memory, shape, proj, position + tokens)
@@ -163,19 +180,22 @@ def _attention(memory: Memory, shape: ModelShape, tokens: int, position: int) ->
     seen = tokens * position + tokens * (tokens + 1) // 2
     moved = 2 * (position + tokens) * shape.kv_width * 2
     size = f"{tokens} at {position:,}"
-    return Case("attention", "prefill", size, moved, 4 * seen * shape.q_width, record)
+    sizes = (tokens, position)
+    return Case("attention", "prefill", size, moved, 4 * seen * shape.q_width, record, sizes=sizes)
 
 
 def _rope(memory: Memory, shape: ModelShape, tokens: int) -> Case:
-    q = memory.empty(tokens, shape.q_heads, shape.head_dim)
+    q = memory.empty_activation(tokens, shape.q_heads, shape.head_dim)
 
     def record(step: native.Step) -> None:
         proj = memory.cut("f32", tokens, shape.attention_columns)
         native.rope_append(step, q, attention_layer(memory, shape, proj, tokens), 0)
 
-    # Reads q, k and v; writes q in fp32, and k and v in bf16.
-    values = 2 * shape.q_width * _VALUES + 2 * shape.kv_width * (_VALUES + 2)
-    return Case("rope", "append", f"{tokens} tokens", tokens * values, 0, record)
+    # Reads q, k and v in fp32; writes q as an activation, and k and v in bf16.
+    values = shape.q_width * (_VALUES + memory.activation_bytes)
+    values += 2 * shape.kv_width * (_VALUES + 2)
+    moved = tokens * values
+    return Case("rope", "append", f"{tokens} tokens", moved, 0, record, sizes=(tokens,))
 
 
 def _delta(memory: Memory, shape: ModelShape, tokens: int) -> list[Case]:
@@ -188,7 +208,7 @@ def _delta(memory: Memory, shape: ModelShape, tokens: int) -> list[Case]:
     out_qkv, out_gates = (
         memory.empty(tokens, shape.channels), memory.empty(tokens, 2, shape.value_heads)
     )  # fmt: skip
-    y = memory.empty(tokens, shape.value_width)
+    y = memory.empty_activation(tokens, shape.value_width)
     extents = (shape.value_heads, shape.value_dim, shape.key_dim)
 
     def conv(step: native.Step) -> None:
@@ -204,8 +224,9 @@ def _delta(memory: Memory, shape: ModelShape, tokens: int) -> list[Case]:
     state = int(np.prod(extents))
     return [
         Case("delta", "conv", f"{tokens} x {shape.channels}",
-             2 * tokens * shape.channels * _VALUES, 0, conv),
-        Case("delta", "chunk", size, 2 * state * _VALUES, 6 * tokens * state, chunk),
+             2 * tokens * shape.channels * _VALUES, 0, conv, sizes=(tokens,)),
+        Case("delta", "chunk", size, 2 * state * _VALUES, 6 * tokens * state, chunk,
+             sizes=(tokens,)),
     ]  # fmt: skip
 
 
@@ -218,4 +239,5 @@ def _score(memory: Memory, shape: ModelShape, tokens: int) -> Case:
         native.sample_score(step, logprobs, best, logits, targets)
 
     moved = tokens * shape.vocab * _VALUES
-    return Case("sample", "score", f"{tokens} x {shape.vocab:,}", moved, 0, record)
+    size = f"{tokens} x {shape.vocab:,}"
+    return Case("sample", "score", size, moved, 0, record, sizes=(tokens,))

@@ -13,14 +13,18 @@
 #endif
 
 enum {
-  kMaxSegments = 4,            // matrices that one linear kernel can read (qkv | z | b | a)
-  kMaxSlots = 16,              // experts per token
-  kMaxColumns = 32768,         // of a weight matrix: threads keep rows of that length in scratch
-  kConvWidth = 4,              // taps of the causal convolution; also slots of its ring of inputs
-  kCandidates = 64,            // best logits that the device keeps
-  kSampleBlockRows = 1024,     // vocabulary rows that share one list of candidates
-  kAttentionMaxSplits = 64,    // parts into which decode attention cuts a context
-  kAttentionSplitTokens = 256  // fewest tokens in a part
+  kMaxSegments = 4,           // matrices that one linear kernel can read (qkv | z | b | a)
+  kMaxSlots = 16,             // experts per token
+  kMaxExperts = 256,          // of a layer: 8 logits a lane when a simdgroup chooses
+  kMaxExpertWidth = 4096,     // of one expert: its row of activations lies in threadgroup memory
+  kMaxQueryGroup = 8,         // query heads that share a kv head: rows of a matrix tile
+  kMaxHiddenOfHead = 4096,    // columns of lm_head: its row of activations lies there too
+  kMaxColumns = 32768,        // of a weight matrix: threads keep rows of that length in scratch
+  kConvWidth = 4,             // taps of the causal convolution; also slots of its ring of inputs
+  kCandidates = 64,           // best logits that the device keeps
+  kSampleBlockRows = 1024,    // vocabulary rows that share one list of candidates
+  kAttentionMaxSplits = 128,  // parts into which decode attention cuts a context
+  kAttentionSplitTokens = 64  // fewest tokens in a part
 };
 
 // Where a session stands; device memory. Written by the host at prefill and by sample_draw.

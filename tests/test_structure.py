@@ -87,7 +87,7 @@ def test_nothing_else_calls_itself_a_family():
     prefixes = re.compile(rf"({'|'.join(FAMILIES)})(_\w+)?")
     known = {
         "src/cpu": {"dispatch", "table"},
-        "src/ops": {"check", "tensor"},
+        "src/ops": {"check", "tensor", "tiles"},
         "metal": set(),
     }
     for folder, shared in known.items():
@@ -177,6 +177,22 @@ def test_python_layers():
             if above or (own == "gate" and module.split(".")[1] not in ("gate", "_native")):
                 wrong.append(f"{name(path)} imports {module}")
     assert not wrong, "\n".join(wrong)
+
+
+# What every API of the server stands on, from the top; none of it knows HTTP or an API's shapes.
+SERVER_CORE = ["core", "answer", "host", "settings", "errors"]
+
+
+@pytest.mark.parametrize("stem", SERVER_CORE)
+def test_the_servers_core_knows_no_api(stem):
+    """core -> answer, host -> settings, errors; no web framework and no API."""
+    path = ROOT / "python" / "lily" / "server" / f"{stem}.py"
+    below = SERVER_CORE[SERVER_CORE.index(stem) + 1 :]
+    allowed = {f"lily.server.{other}" for other in below}
+    seen = {module for module in imports(path) if module.startswith("lily.server.")}
+    named = {module for module in seen if module.count(".") == 2}
+    assert named <= allowed
+    assert not re.search(r"^\s*(import|from) (starlette|uvicorn|pydantic)", path.read_text(), re.M)
 
 
 # --- files ------------------------------------------------------------------------------------

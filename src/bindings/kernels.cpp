@@ -175,7 +175,10 @@ void bind_tensors(nb::module_& kernels) {
 
 void bind_device(nb::module_& kernels) {
   nb::class_<Step>(kernels, "Step", "Dispatches recorded for a device to run.")
-      .def(nb::init<>())
+      .def(nb::new_([](const Device* device) {
+             return std::make_shared<Step>(device ? device->tiles() : Tiles::apple);
+           }),
+           "device"_a = nb::none(), "Recorded with the tile sizes that suit the device.")
       .def("describe", &Step::describe, "One line for each dispatch.")
       .def("clear", &Step::clear)
       .def("__len__", [](const Step& self) { return self.dispatches().size(); });
@@ -207,7 +210,10 @@ void bind_device(nb::module_& kernels) {
             self.wait();
           },
           "step"_a, nb::call_guard<nb::gil_scoped_release>(),
-          "Runs the step and returns when it is done.");
+          "Runs the step and returns when it is done.")
+      .def("time_us", &Device::time_us, "step"_a, "repeats"_a,
+           nb::call_guard<nb::gil_scoped_release>(),
+           "Microseconds of each of `repeats` runs of the step, by the device's own clock.");
   kernels.attr("CANDIDATES") = static_cast<uint32_t>(kCandidates);
   kernels.attr("SAMPLE_BLOCK_ROWS") = static_cast<uint32_t>(kSampleBlockRows);
   kernels.attr("ATTENTION_MAX_SPLITS") = static_cast<uint32_t>(kAttentionMaxSplits);

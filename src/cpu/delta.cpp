@@ -339,14 +339,13 @@ void delta_step(const Args& args) {
   });
 }
 
-// Prefill, first part. A unit is a head (of q, k or v): it convolves its channels over the chunk,
-// then leaves the last inputs in the ring.
+// Prefill, first part. A unit is a head (of q, k or v): it convolves its channels over the chunk.
 void delta_conv(const Args& args) {
   const auto& p = args.as<DeltaParams>();
   const DeltaRow row(p);
   const float* proj = args.at<const float>(0);
   const float* weight = args.at<const float>(1);
-  float* ring = args.at<float>(4);
+  const float* ring = args.at<const float>(4);
   float* qkv = args.at<float>(5);
   float* gates = args.at<float>(6);
   const int channels = row.channels();
@@ -365,10 +364,6 @@ void delta_conv(const Args& args) {
         l2_normalise(to, count, head < row.key_heads ? q_scale : 1.0f);
       }
     }
-    for (int t = tokens > kConvWidth ? tokens - kConvWidth : 0; t < tokens; ++t) {
-      std::memcpy(ring + ((p.position + t) % kConvWidth) * static_cast<uint64_t>(channels) + first,
-                  proj + t * row.stride() + first, static_cast<size_t>(count) * sizeof(float));
-    }
     if (is_key) return;
     const int value_head = head - 2 * row.key_heads;
     for (int t = 0; t < tokens; ++t) {
@@ -381,22 +376,33 @@ void delta_conv(const Args& args) {
   });
 }
 
-// Prefill, second part. A unit is a value head. (The chunked matrix form with blocks of 64 tokens
-// does more operations here: blocks of 4 already pay each load and store of the state four times
-// over.)
+// The last inputs of the chunk into the ring. A unit is a row of the ring.
+void delta_carry(const Args& args) {
+  const auto& p = args.as<DeltaParams>();
+  const DeltaRow row(p);
+  const float* proj = args.at<const float>(0);
+  float* ring = args.at<float>(1);
+  const uint64_t channels = static_cast<uint64_t>(row.channels());
+  const uint32_t count = p.tokens < kConvWidth ? p.tokens : static_cast<uint32_t>(kConvWidth);
+  args.work.for_ranges(count, 1, [&](uint64_t unit, uint64_t) {
+    const uint64_t t = p.tokens - count + unit;
+    std::memcpy(ring + (p.position + t) % kConvWidth * channels, proj + t * row.stride(),
+                channels * sizeof(float));
+  });
+}
+
+// Prefill, second part. A unit is a value head; its outputs replace its v, a block at a time. (The
+// chunked matrix form with blocks of 64 tokens does more operations here: blocks of 4 already pay
+// each load and store of the state four times over.)
 void delta_chunk(const Args& args) {
   const auto& p = args.as<DeltaParams>();
   const DeltaRow row(p);
-  const float* qkv = args.at<const float>(0);
+  float* qkv = args.at<float>(0);
   const float* gates = args.at<const float>(1);
-  const float* proj = args.at<const float>(2);
-  float* state = args.at<float>(4);
-  float* y = args.at<float>(5);
+  float* state = args.at<float>(2);
   const int tokens = static_cast<int>(p.tokens);
   args.work.for_ranges(p.value_heads, 1, [&](uint64_t unit, uint64_t) {
     const int head = static_cast<int>(unit), key_head = row.key_head_of(head);
-    const uint64_t width = static_cast<uint64_t>(row.value_heads) * row.value_dim;
-    float* out = y + head * row.value_dim;
     const HeadRows rows{qkv + row.query(key_head),
                         qkv + row.key(key_head),
                         qkv + row.value(head),
@@ -404,21 +410,34 @@ void delta_chunk(const Args& args) {
                         gates + head,
                         gates + row.value_heads + head,
                         static_cast<uint64_t>(2 * row.value_heads),
-                        out,
-                        width};
+                        qkv + row.value(head),
+                        static_cast<uint64_t>(row.channels())};
     recur(rows, state + static_cast<uint64_t>(head) * row.value_dim * row.key_dim, row.key_dim,
           row.value_dim, tokens, reinterpret_cast<float*>(args.scratch));
-    for (int t = 0; t < tokens; ++t) {
-      gated_norm(out + t * width, proj + t * row.stride() + row.z(head), args.at<const float>(3),
-                 row.value_dim, p.eps);
+  });
+}
+
+// Prefill, last part: the gated norm of the outputs. A unit is a token.
+void delta_norm(const Args& args) {
+  const auto& p = args.as<DeltaParams>();
+  const DeltaRow row(p);
+  const size_t width = static_cast<size_t>(row.value_heads) * row.value_dim;
+  args.work.for_ranges(p.tokens, 1, [&](uint64_t t, uint64_t) {
+    const float* z = args.at<const float>(1) + t * row.stride();
+    float* y = args.at<float>(3) + t * width;
+    std::memcpy(y, args.at<const float>(0) + t * row.channels() + row.value(0),
+                width * sizeof(float));
+    for (int head = 0; head < row.value_heads; ++head) {
+      gated_norm(y + head * row.value_dim, z + row.z(head), args.at<const float>(2), row.value_dim,
+                 p.eps);
     }
   });
 }
 
 constexpr NamedKernel kKernels[] = {
-    {"delta_step_f32", delta_step},
-    {"delta_conv_f32", delta_conv},
-    {"delta_chunk_f32", delta_chunk},
+    {"delta_step_f32", delta_step},   {"delta_conv_f32", delta_conv},
+    {"delta_carry_f32", delta_carry}, {"delta_chunk_f32", delta_chunk},
+    {"delta_norm_f32", delta_norm},
 };
 
 }  // namespace

@@ -2,36 +2,40 @@
 // source file per kernel family, compiled once per instruction set (see isa/), mirrors metal/.
 // Knows no model and no scheduling beyond Work.
 //
-// Kernel names and bindings, in binding order. <w> is the storage of a weight matrix (f32, bf16,
-// q4, q8) and stands for three bindings: weight, scales, biases (the last two empty where not
-// quantised). <k> is the storage of the KV cache (f32, bf16). in unless marked; * = inout, > = out.
+// Kernel names and bindings, in binding order; the GPU kernels of metal/ take the same. <w> is the
+// storage of a weight matrix (f32, bf16, q4, q8) and stands for three bindings: weight, scales,
+// biases (the last two empty where not quantised). <k> is the storage of the KV cache (f32, bf16).
+// in unless marked; * = inout, > = out. Segments: kMaxSegments matrices, the last ones empty.
 //
-//   embed_rows_<w>               ids, table<w>, >hidden
-//   norm_rms_f32                 x, gain, >y
-//   linear_gemv_<w>              x, >y, segment<w> x num_segments
-//   linear_gemv_add_<w>          x, *y, segment<w>
-//   linear_gemv_norm_<w>         x, gain, >y, segment<w> x num_segments
-//   linear_gemm_<w>              x, >y, segment<w> x num_segments
-//   linear_gemm_add_<w>          x, *y, segment<w>
-//   rope_append_<k>              proj, q_gain, k_gain, inv_freq, *k_cache, *v_cache, >q
-//   attention_prefill_<k>        q, proj, k_cache, v_cache, >y
-//   attention_decode_<k>         cursor, proj, q_gain, k_gain, inv_freq, *k_cache, *v_cache,
-//   >partial attention_merge_f32          cursor, proj, partial, >y delta_step_f32 cursor, proj,
-//   conv_weight, decay_rate, dt_bias, gain, *conv_ring,
-//                                *state, >y
-//   delta_conv_f32               proj, conv_weight, decay_rate, dt_bias, *conv_ring, >qkv, >gates
-//   delta_chunk_f32              qkv, gates, proj, gain, *state, >y
-//   moe_router_<w>_<w>           x, gain, router<w1>, shared_router<w1>, shared_gate<w2>,
-//                                shared_up<w2>, >logits, >shared_act
-//   moe_gate_up_<w>              x, gain, logits, gate<w>, up<w>, >act, >ids, >weights
-//   moe_down_<w>_<w>             act, shared_act, ids, weights, down<w1>, shared_down<w2>,
-//   *residual moe_route_f32                logits, >ids, >weights moe_sort_u32                 ids,
-//   >order, >offsets moe_grouped_gate_up_<w>      x, order (empty: identity), offsets, gate<w>,
-//   up<w>, >act moe_grouped_down_<w>         act, order (empty: identity), offsets, down<w>, >y
-//   moe_combine_f32              y, shared, weights, *residual
-//   sample_logits_<w>            x, gain, lm_head<w>, >logits, >blocks
-//   sample_draw_f32              blocks, sampler, *cursor, >result
-//   sample_score_f32             logits, targets, >logprobs, >best
+//   embed_rows_<w>           ids, table<w>, >hidden
+//   norm_rms_f32             x, gain, >y
+//   linear_gemv_<w>          x, >y, segments<w>
+//   linear_gemv_add_<w>      x, *y, weight<w>
+//   linear_gemv_norm_<w>     x, gain, >y, segments<w>
+//   linear_gemm_<w>          x, >y, segments<w>
+//   linear_gemm_add_<w>      x, *y, weight<w>
+//   rope_append_<k>          proj, q_gain, k_gain, inv_freq, *k_cache, *v_cache, >q
+//   attention_prefill_<k>    q, proj, k_cache, v_cache, >y
+//   attention_decode_<k>     cursor, proj, q_gain, k_gain, inv_freq, *k_cache, *v_cache, >partial
+//   attention_merge_f32      cursor, proj, partial, >y
+//   delta_step_f32           cursor, proj, conv_weight, decay_rate, dt_bias, gain, *conv_ring,
+//                            *state, >y
+//   delta_conv_f32           proj, conv_weight, decay_rate, dt_bias, conv_ring, >qkv, >gates
+//   delta_carry_f32          proj, *conv_ring
+//   delta_chunk_f32          *qkv, gates, *state
+//   delta_norm_f32           qkv, proj, gain, >y
+//   moe_router_<w1>_<w2>     x, gain, router<w1>, shared_router<w1>, shared_gate<w2>,
+//                            shared_up<w2>, >logits, >shared_act
+//   moe_gate_up_<w>          x, gain, logits, gate<w>, up<w>, >act, >ids, >weights
+//   moe_down_<w1>_<w2>       act, shared_act, ids, weights, down<w1>, shared_down<w2>, *residual
+//   moe_route_f32            logits, >ids, >weights
+//   moe_sort_u32             ids, >order, >offsets
+//   moe_grouped_gate_up_<w>  x, order (empty: identity), offsets, gate<w>, up<w>, >act
+//   moe_grouped_down_<w>     act, order (empty: identity), offsets, down<w>, >y
+//   moe_combine_f32          y, shared, weights, *residual
+//   sample_logits_<w>        x, gain, lm_head<w>, >logits, >blocks
+//   sample_draw_f32          blocks, sampler, *cursor, >result
+//   sample_score_f32         logits, targets, >logprobs, >best
 #pragma once
 
 #include <atomic>

@@ -59,11 +59,16 @@ inline Binding in(View view) { return {std::move(view), Access::in}; }
 inline Binding out(View view) { return {std::move(view), Access::out}; }
 inline Binding inout(View view) { return {std::move(view), Access::inout}; }
 
-// Threadgroups, and threads in each; the CPU device splits kernels by its own rule and ignores it.
+// How a GPU cuts a kernel's work: threadgroups, threads in each, and which tile size, as the suffix
+// that the kernel's name takes there. The CPU device splits kernels by its own rule and ignores it.
 struct Grid {
   uint32_t groups[3] = {1, 1, 1};
   uint32_t threads[3] = {1, 1, 1};
+  std::string variant;
 };
+
+// Whose tile sizes a step is recorded with (ops/tiles.h); devices that ignore grids take any.
+enum class Tiles : uint8_t { apple, nvidia };
 
 // One kernel launch, as data. Bindings stand in the order of the kernel's [[buffer(i)]]; the
 // parameter bytes (one struct of metal/params.h) are bound at the next index.
@@ -84,7 +89,7 @@ class PreparedStep {
 // Dispatches recorded for one forward pass, or a piece of one.
 class Step {
  public:
-  Step() = default;
+  explicit Step(Tiles tiles = Tiles::apple) : tiles_(tiles) {}
   // Moves only: a prepared step points into the dispatches.
   Step(Step&&) = default;
   Step& operator=(Step&&) = default;
@@ -100,6 +105,7 @@ class Step {
 
   std::span<const Dispatch> dispatches() const { return dispatches_; }
   bool empty() const { return dispatches_.empty(); }
+  Tiles tiles() const { return tiles_; }
   void clear();
   // One line per dispatch: kernel, grid, bindings with sizes and access.
   std::string describe() const;
@@ -114,6 +120,7 @@ class Step {
     size_t begin, end;
     bool written;
   };
+  Tiles tiles_;
   std::vector<Dispatch> dispatches_;
   std::vector<Touched> since_barrier_;
   mutable std::shared_ptr<PreparedStep> prepared_;
@@ -132,6 +139,8 @@ class Device {
   virtual std::string description() const = 0;  // for people: processor, instruction set, threads
   // The type that activations between kernels have on this device (never the residual stream).
   virtual DType activation_dtype() const = 0;
+  // Whose tile sizes this device's steps should be recorded with.
+  virtual Tiles tiles() const { return Tiles::apple; }
   // Where in a buffer a weight matrix may begin; a file's matrix off this grid must be copied.
   virtual size_t weight_alignment_bytes() const = 0;
   // What the device could hold in all, and what it could still take now.
@@ -148,6 +157,10 @@ class Device {
   virtual void submit(const Step& step) = 0;
   // Returns when everything submitted is done; throws DeviceError naming the kernel that failed.
   virtual void wait() = 0;
+
+  // Microseconds that each of `repeats` runs took, after runs that do not count: by the device's
+  // own clock, or by the host's around submit and wait where it has none.
+  virtual std::vector<double> time_us(const Step& step, uint32_t repeats);
 
   // Copies, ordered after everything submitted; the host side is safe to touch on return.
   virtual void read(const View& from, void* to, size_t bytes) = 0;

@@ -47,7 +47,7 @@ std::string Step::describe() const {
   std::string text;
   for (const Dispatch& dispatch : dispatches_) {
     text += dispatch.barrier_before ? "| " : "  ";
-    text += dispatch.kernel;
+    text += dispatch.kernel + dispatch.grid.variant;
     const Grid& grid = dispatch.grid;
     text += " [" + std::to_string(grid.groups[0]) + "x" + std::to_string(grid.groups[1]) + "x" +
             std::to_string(grid.groups[2]) + " of " + std::to_string(grid.threads[0]) + "]";

@@ -59,6 +59,8 @@ Session::Session(std::shared_ptr<Runtime> runtime, uint32_t max_tokens)
   try {
     Arena arena(&device());
     state_.emplace(arena, runtime_->config(), runtime_->kv_dtype(), max_tokens);
+    decode_step_ = Step(device().tiles());
+    draw_step_ = Step(device().tiles());
     forward().record_decode(decode_step_, *state_);
     forward().record_draw(draw_step_, *state_);
     set_sampler({});
@@ -252,7 +254,7 @@ std::vector<uint32_t> Session::snapshot_places(std::span<const uint32_t> tokens,
 
 void Session::run_chunk(std::span<const uint32_t> tokens, bool is_last) {
   if (is_last && tokens.size() == 1) return decode(tokens.front());
-  Step step;
+  Step step(device().tiles());
   record_chunk(step, tokens, is_last);
   run(step);
   if (is_last) read_draw(static_cast<uint32_t>(timeline_.size() + tokens.size() - 1));

@@ -19,12 +19,12 @@ void Session::for_logit_rows(std::span<const uint32_t> tokens, const CallOptions
     check_stop(options);
     const Turn turn(runtime_->turns());
     const ScoreRows& rows = runtime_->score_rows();
-    Step step;
+    Step step(device().tiles());
     record_chunk(step, tokens.subspan(at, end - at), end == total);
     run(step);
     for (uint32_t begin = at; begin < end; begin += rows.capacity) {
       const uint32_t block_end = std::min(end, begin + rows.capacity);
-      Step logits;
+      Step logits(device().tiles());
       forward().record_rows(logits, runtime_->chunk(), rows, begin - at, block_end - at);
       run(logits);
       block(begin, block_end);
@@ -53,7 +53,7 @@ Scores Session::score(std::span<const uint32_t> tokens, const CallOptions& optio
     const ScoreRows& rows = runtime_->score_rows();
     const size_t bytes = (end - begin) * sizeof(uint32_t);
     device().write(rows.targets.view, tokens.data() + begin + 1, bytes);
-    Step step;
+    Step step(device().tiles());
     forward().record_score(step, rows, end - begin);
     run(step);
     device().read(rows.logprobs.view, scores.logprobs.data() + begin, bytes);

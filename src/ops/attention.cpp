@@ -18,6 +18,7 @@ AttentionParams check_attention(const Check& check, const AttentionTensors& laye
     check.fail("q_heads is " + std::to_string(q_heads) + ", expected a multiple of kv_heads (" +
                std::to_string(kv_heads) + ")");
   }
+  check.count("q_heads / kv_heads", q_heads / kv_heads, kMaxQueryGroup);
   if (head_dim % 2 != 0 || head_dim > 256) {
     check.fail("head_dim is " + std::to_string(head_dim) + ", expected an even number up to 256");
   }
@@ -73,7 +74,9 @@ void attention_prefill(Step& step, const Tensor& y, const Tensor& q, const Atten
 
   step.add(kernel_name("attention_prefill", layer.k_cache.dtype) + activation_suffix(q.dtype),
            Bindings().in(q).in(layer.proj).in(layer.k_cache).in(layer.v_cache).out(y), params,
-           gemm_grid(params.tokens, 64ull * params.q_heads));
+           attention_prefill_grid(step.tiles(),
+                                  uint64_t{params.tokens} * params.q_heads / params.kv_heads,
+                                  params.kv_heads, params.head_dim));
 }
 
 namespace {
@@ -107,7 +110,7 @@ void attention_decode(Step& step, const Tensor& partial, const AttentionTensors&
                .inout(layer.k_cache)
                .inout(layer.v_cache)
                .out(partial),
-           params, split_grid(params.kv_heads));
+           params, attention_decode_grid(params.kv_heads, params.head_dim));
 }
 
 void attention_merge(Step& step, const Tensor& y, const Tensor& partial,
@@ -119,7 +122,7 @@ void attention_merge(Step& step, const Tensor& y, const Tensor& partial,
 
   step.add(kernel_name("attention_merge", DType::f32),
            Bindings().in(cursor).in(layer.proj).in(partial).out(y), params,
-           row_grid(params.q_heads));
+           attention_merge_grid(params.q_heads, params.head_dim));
 }
 
 }  // namespace lily::ops

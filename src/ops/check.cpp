@@ -34,10 +34,6 @@ bool same_shape(const std::vector<uint64_t>& shape, Extents expected) {
   return true;
 }
 
-uint32_t ceil_div(uint64_t value, uint64_t by) {
-  return static_cast<uint32_t>((value + by - 1) / by);
-}
-
 }  // namespace
 
 void Check::fail(const std::string& message) const {
@@ -49,6 +45,14 @@ uint32_t Check::count(const char* what, uint64_t value) const {
     fail(std::string(what) + " is " + std::to_string(value) + ", expected 1 to 4,294,967,295");
   }
   return static_cast<uint32_t>(value);
+}
+
+uint32_t Check::count(const char* what, uint64_t value, uint64_t most) const {
+  if (value > most) {
+    fail(std::string(what) + " is " + std::to_string(value) + ", expected at most " +
+         std::to_string(most));
+  }
+  return count(what, value);
 }
 
 void Check::eps(float eps) const {
@@ -224,24 +228,6 @@ Bindings& Bindings::out(const Tensor& tensor) {
 Bindings& Bindings::inout(const Tensor& tensor) {
   bindings_.push_back(lily::inout(tensor.view));
   return *this;
-}
-
-Grid row_grid(uint64_t rows, uint64_t planes) {
-  return {{ceil_div(rows, 1), ceil_div(planes, 1), 1}, {256, 1, 1}};
-}
-Grid element_grid(uint64_t elements) { return {{ceil_div(elements, 256), 1, 1}, {256, 1, 1}}; }
-Grid gemv_grid(uint64_t rows, uint64_t planes) {
-  return {{ceil_div(rows, 8), ceil_div(planes, 1), 1}, {64, 1, 1}};
-}
-Grid gemm_grid(uint64_t tokens, uint64_t rows) {
-  return {{ceil_div(rows, 64), ceil_div(tokens, 64), 1}, {128, 1, 1}};
-}
-Grid grouped_gemm_grid(uint64_t slots, uint64_t rows, uint64_t experts) {
-  // Groups past an expert's own slots leave at once: counts are known on the device only.
-  return {{ceil_div(rows, 64), ceil_div(slots, 64), ceil_div(experts, 1)}, {128, 1, 1}};
-}
-Grid split_grid(uint64_t kv_heads) {
-  return {{ceil_div(kv_heads, 1), kAttentionMaxSplits, 1}, {128, 1, 1}};
 }
 
 }  // namespace lily::ops

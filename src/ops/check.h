@@ -1,5 +1,5 @@
 // Inside ops only: the checks that every operation makes before it records, how kernels are named
-// and bound, and the first grids for GPUs. Whatever passes here, a kernel may trust.
+// and bound. Whatever passes here, a kernel may trust.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ops/ops.h"
+#include "ops/tiles.h"
 
 namespace lily::ops {
 
@@ -27,6 +28,8 @@ class Check {
   [[noreturn]] void fail(const std::string& message) const;
   // A count that fits the 32 bits of a param and is not zero.
   uint32_t count(const char* what, uint64_t value) const;
+  // ... and that is at most what kernels have room for.
+  uint32_t count(const char* what, uint64_t value, uint64_t most) const;
   void eps(float eps) const;
 
   void f32(const char* name, const Tensor& tensor, Extents shape) const;
@@ -79,13 +82,5 @@ class Bindings {
 // Checks the tensors that all operations on one layer share, and fills the params from them.
 AttentionParams check_attention(const Check& check, const AttentionTensors& layer,
                                 uint32_t position);
-
-// First grids for GPUs, to be replaced by measured ones; the CPU device ignores them.
-Grid row_grid(uint64_t rows, uint64_t planes = 1);   // a group of 256 threads for each row
-Grid element_grid(uint64_t elements);                // a thread for each element
-Grid gemv_grid(uint64_t rows, uint64_t planes = 1);  // 8 rows in a group of 64 threads
-Grid gemm_grid(uint64_t tokens, uint64_t rows);      // a 64 x 64 tile in a group of 128
-Grid grouped_gemm_grid(uint64_t slots, uint64_t rows, uint64_t experts);
-Grid split_grid(uint64_t kv_heads);  // a part of the context in each group
 
 }  // namespace lily::ops

@@ -79,7 +79,7 @@ void delta_step(Step& step, const Tensor& y, const DeltaTensors& layer, const Te
                .inout(layer.conv_ring)
                .inout(layer.state)
                .out(y),
-           params, row_grid(params.value_heads));
+           params, delta_step_grid(params.value_heads, params.key_dim));
 }
 
 void delta_conv(Step& step, const Tensor& qkv, const Tensor& gates, const DeltaTensors& layer,
@@ -94,10 +94,14 @@ void delta_conv(Step& step, const Tensor& qkv, const Tensor& gates, const DeltaT
                .in(layer.conv_weight)
                .in(layer.decay_rate)
                .in(layer.dt_bias)
-               .inout(layer.conv_ring)
+               .in(layer.conv_ring)
                .out(qkv)
                .out(gates),
-           params, row_grid(2ull * params.key_heads + params.value_heads, params.tokens));
+           params, delta_conv_grid(params.tokens, 2 * params.key_heads + params.value_heads));
+  // Every part of the convolution may still read what this overwrites, so it is a launch of its
+  // own.
+  step.add(kernel_name("delta_carry", DType::f32), Bindings().in(layer.proj).inout(layer.conv_ring),
+           params, delta_carry_grid(static_cast<uint32_t>(qkv.dim(1))));
 }
 
 void delta_chunk(Step& step, const Tensor& y, const Tensor& qkv, const Tensor& gates,
@@ -108,9 +112,12 @@ void delta_chunk(Step& step, const Tensor& y, const Tensor& qkv, const Tensor& g
   check.activation("y", y,
                    {{"tokens", params.tokens}, {"value_heads * value_dim", value_width(params)}});
 
-  step.add(kernel_name("delta_chunk", y.dtype),
-           Bindings().in(qkv).in(gates).in(layer.proj).in(layer.gain).inout(layer.state).out(y),
-           params, row_grid(params.value_heads));
+  step.add(kernel_name("delta_chunk", DType::f32),
+           Bindings().inout(qkv).in(gates).inout(layer.state), params,
+           delta_chunk_grid(params.value_heads, params.value_dim, params.key_dim));
+  step.add(kernel_name("delta_norm", y.dtype),
+           Bindings().in(qkv).in(layer.proj).in(layer.gain).out(y), params,
+           delta_heads_grid(params.tokens, params.value_heads));
 }
 
 }  // namespace lily::ops

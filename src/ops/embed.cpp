@@ -14,7 +14,7 @@ void embed_rows(Step& step, const Tensor& hidden, const Tensor& ids, const Matri
 
   const EmbedRowsParams params{.tokens = tokens, .hidden = width, .group_size = table.group_size};
   step.add(kernel_name("embed_rows", table.storage), Bindings().in(ids).in(table).out(hidden),
-           params, row_grid(tokens));
+           params, embed_grid(tokens));
 }
 
 }  // namespace lily::ops

@@ -43,8 +43,17 @@ void for_runs(const std::vector<Matrix>& segments, LinearParams params, Record r
   }
 }
 
-Grid linear_grid(uint32_t tokens, uint32_t rows) {
-  return tokens == 1 ? gemv_grid(rows) : gemm_grid(tokens, rows);
+Grid linear_grid(const Step& step, const LinearParams& params, uint32_t rows) {
+  return params.tokens == 1 ? gemv_grid(step.tiles(), rows, params.cols)
+                            : gemm_grid(step.tiles(), params.tokens, rows);
+}
+
+// Segments [first, last), and empty ones up to kMaxSegments: a kernel's bindings do not move.
+void bind_segments(Bindings& bindings, const std::vector<Matrix>& segments, size_t first,
+                   size_t last) {
+  for (size_t at = 0; at < kMaxSegments; ++at) {
+    bindings.in(first + at < last ? segments[first + at] : Matrix());
+  }
 }
 
 }  // namespace
@@ -65,10 +74,10 @@ void linear(Step& step, const Tensor& y, const Tensor& x, const std::vector<Matr
            [&](const LinearParams& run, size_t first, size_t last, uint32_t run_rows) {
              Bindings bindings;
              bindings.in(x).out(y);
-             for (size_t at = first; at < last; ++at) bindings.in(segments[at]);
+             bind_segments(bindings, segments, first, last);
              const char* kernel = tokens == 1 ? "linear_gemv" : "linear_gemm";
              step.add(kernel_name(kernel, segments[first].storage) + activation_suffix(x.dtype),
-                      bindings, run, linear_grid(tokens, run_rows));
+                      bindings, run, linear_grid(step, run, run_rows));
            });
 }
 
@@ -90,7 +99,7 @@ void linear_add(Step& step, const Tensor& y, const Tensor& x, const Matrix& weig
   params.out_stride = rows;
   const char* kernel = tokens == 1 ? "linear_gemv_add" : "linear_gemm_add";
   step.add(kernel_name(kernel, weight.storage) + activation_suffix(x.dtype),
-           Bindings().in(x).inout(y).in(weight), params, linear_grid(tokens, rows));
+           Bindings().in(x).inout(y).in(weight), params, linear_grid(step, params, rows));
 }
 
 void linear_norm(Step& step, const Tensor& y, const Tensor& x, const Tensor& gain, float eps,
@@ -112,9 +121,9 @@ void linear_norm(Step& step, const Tensor& y, const Tensor& x, const Tensor& gai
            [&](const LinearParams& run, size_t first, size_t last, uint32_t run_rows) {
              Bindings bindings;
              bindings.in(x).in(gain).out(y);
-             for (size_t at = first; at < last; ++at) bindings.in(segments[at]);
+             bind_segments(bindings, segments, first, last);
              step.add(kernel_name("linear_gemv_norm", segments[first].storage), bindings, run,
-                      gemv_grid(run_rows));
+                      gemv_grid(step.tiles(), run_rows, cols));
            });
 }
 

@@ -10,10 +10,10 @@ MoeParams check_weights(const Check& check, const MoeWeights& moe) {
   MoeParams params{};
   params.tokens = 1;
   params.hidden = check.count("hidden", moe.router.cols);
-  params.experts = check.count("experts", moe.router.rows);
+  params.experts = check.count("experts", moe.router.rows, kMaxExperts);
   params.slots = check.count("slots", moe.slots);
-  params.width = check.count("width", moe.gate.rows);
-  params.shared_width = check.count("shared_width", moe.shared_gate.rows);
+  params.width = check.count("width", moe.gate.rows, kMaxExpertWidth);
+  params.shared_width = check.count("shared_width", moe.shared_gate.rows, kMaxExpertWidth);
   params.expert_stride_rows = static_cast<uint32_t>(moe.gate.expert_stride_rows);
   const Extent experts{"experts", params.experts}, hidden{"hidden", params.hidden};
   const Extent width{"width", params.width}, shared_width{"shared_width", params.shared_width};
@@ -83,7 +83,7 @@ void moe_router(Step& step, const Tensor& logits, const Tensor& shared_act, cons
                .in(moe.shared_up)
                .out(logits)
                .out(shared_act),
-           params, gemv_grid(params.experts + 1ull + params.shared_width));
+           params, moe_router_grid(params.experts, params.shared_width));
 }
 
 void moe_gate_up(Step& step, const Tensor& act, const Tensor& ids, const Tensor& weights,
@@ -105,7 +105,7 @@ void moe_gate_up(Step& step, const Tensor& act, const Tensor& ids, const Tensor&
   step.add(
       kernel_name("moe_gate_up", moe.gate.storage),
       Bindings().in(x).in(gain).in(logits).in(moe.gate).in(moe.up).out(act).out(ids).out(weights),
-      params, gemv_grid(params.width, params.slots));
+      params, moe_gate_up_grid(params.width, params.slots));
 }
 
 void moe_down(Step& step, const Tensor& residual, const Tensor& act, const Tensor& shared_act,
@@ -130,14 +130,14 @@ void moe_down(Step& step, const Tensor& residual, const Tensor& act, const Tenso
                .in(moe.down)
                .in(moe.shared_down)
                .inout(residual),
-           params, gemv_grid(params.hidden));
+           params, moe_down_grid(params.hidden));
 }
 
 void moe_route(Step& step, const Tensor& ids, const Tensor& weights, const Tensor& logits) {
   const Check check("moe_route");
   const uint32_t tokens = check.count("tokens", logits.dim(0));
   const uint32_t slots = check.count("slots", ids.dim(1));
-  const uint32_t columns = check.count("experts + 1", logits.dim(1));
+  const uint32_t columns = check.count("experts + 1", logits.dim(1), kMaxExperts + 1ull);
   if (slots > kMaxSlots || slots >= columns) {
     check.fail("ids has " + std::to_string(slots) + " slots, expected up to " +
                std::to_string(kMaxSlots) + " and up to experts (" + std::to_string(columns - 1) +
@@ -152,7 +152,7 @@ void moe_route(Step& step, const Tensor& ids, const Tensor& weights, const Tenso
   params.experts = columns - 1;
   params.slots = slots;
   step.add(kernel_name("moe_route", DType::f32), Bindings().in(logits).out(ids).out(weights),
-           params, row_grid(tokens));
+           params, moe_route_grid(tokens));
 }
 
 void moe_sort(Step& step, const Tensor& order, const Tensor& offsets, const Tensor& ids) {
@@ -160,7 +160,8 @@ void moe_sort(Step& step, const Tensor& order, const Tensor& offsets, const Tens
   const uint32_t tokens = check.count("tokens", ids.dim(0));
   const uint32_t slots = check.count("slots", ids.dim(1));
   const uint32_t rows = check.count("tokens * slots", uint64_t{tokens} * slots);
-  const uint32_t experts = check.count("experts", offsets.dim(0) - (offsets.dim(0) > 0));
+  const uint32_t experts =
+      check.count("experts", offsets.dim(0) - (offsets.dim(0) > 0), kMaxExperts);
   check.u32("ids", ids, {{"tokens", tokens}, {"slots", slots}});
   check.u32("order", order, {{"tokens * slots", rows}});
   check.u32("offsets", offsets, {{"experts + 1", experts + 1ull}});
@@ -171,7 +172,7 @@ void moe_sort(Step& step, const Tensor& order, const Tensor& offsets, const Tens
   params.slots = slots;
   // One group: the sort is stable, and its counts need every slot.
   step.add(kernel_name("moe_sort", DType::u32), Bindings().in(ids).out(order).out(offsets), params,
-           row_grid(1));
+           moe_sort_grid());
 }
 
 void moe_grouped_gate_up(Step& step, const Tensor& act, const Tensor& x, const Tensor& order,
@@ -206,7 +207,7 @@ void moe_grouped_gate_up(Step& step, const Tensor& act, const Tensor& x, const T
   params.expert_stride_rows = static_cast<uint32_t>(gate.expert_stride_rows);
   step.add(kernel_name("moe_grouped_gate_up", gate.storage) + activation_suffix(x.dtype),
            Bindings().in(x).in(order).in(offsets).in(gate).in(up).out(act), params,
-           grouped_gemm_grid(rows, width, experts));
+           grouped_grid(step.tiles(), rows, experts, width, 2));
 }
 
 void moe_grouped_down(Step& step, const Tensor& y, const Tensor& act, const Tensor& order,
@@ -233,7 +234,7 @@ void moe_grouped_down(Step& step, const Tensor& y, const Tensor& act, const Tens
   params.expert_stride_rows = hidden;
   step.add(kernel_name("moe_grouped_down", down.storage) + activation_suffix(act.dtype),
            Bindings().in(act).in(order).in(offsets).in(down).out(y), params,
-           grouped_gemm_grid(rows, hidden, experts));
+           grouped_grid(step.tiles(), rows, experts, hidden, 1));
 }
 
 void moe_combine(Step& step, const Tensor& residual, const Tensor& y, const Tensor& shared,
@@ -254,7 +255,7 @@ void moe_combine(Step& step, const Tensor& residual, const Tensor& y, const Tens
   params.slots = slots;
   step.add(kernel_name("moe_combine", DType::f32),
            Bindings().in(y).in(shared).in(weights).inout(residual), params,
-           element_grid(uint64_t{tokens} * hidden));
+           combine_grid(uint64_t{tokens} * hidden));
 }
 
 }  // namespace lily::ops

@@ -15,7 +15,7 @@ void norm_rms(Step& step, const Tensor& y, const Tensor& x, const Tensor& gain, 
 
   const NormRmsParams params{.tokens = tokens, .hidden = hidden, .eps = eps};
   step.add(kernel_name("norm_rms", y.dtype), Bindings().in(x).in(gain).out(y), params,
-           row_grid(tokens));
+           norm_grid(tokens));
 }
 
 }  // namespace lily::ops

@@ -100,7 +100,8 @@ void delta_step(Step& step, const Tensor& y, const DeltaTensors& layer, const Te
 // factor exp(g), then beta)
 void delta_conv(Step& step, const Tensor& qkv, const Tensor& gates, const DeltaTensors& layer,
                 uint32_t position);
-// Prefill, second part: the recurrence over the chunk, then the gated norm.   y [T, Hv*Dv]
+// Prefill, second part: the recurrence over the chunk, whose outputs replace v in qkv, then the
+// gated norm.   y [T, Hv*Dv]
 void delta_chunk(Step& step, const Tensor& y, const Tensor& qkv, const Tensor& gates,
                  const DeltaTensors& layer);
 

@@ -20,7 +20,7 @@ void rope_append(Step& step, const Tensor& q, const AttentionTensors& layer, uin
                .inout(layer.k_cache)
                .inout(layer.v_cache)
                .out(q),
-           params, row_grid(params.q_heads + 2ull * params.kv_heads, params.tokens));
+           params, rope_grid(params.tokens, params.q_heads + params.kv_heads));
 }
 
 }  // namespace lily::ops

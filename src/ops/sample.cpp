@@ -14,7 +14,7 @@ uint32_t num_blocks(uint32_t vocab) {
 void sample_logits(Step& step, const Tensor& logits, const Tensor& blocks, const Tensor& x,
                    const Tensor& gain, float eps, const Matrix& lm_head) {
   const Check check("sample_logits");
-  const uint32_t hidden = check.count("hidden", x.dim(1));
+  const uint32_t hidden = check.count("hidden", x.dim(1), kMaxHiddenOfHead);
   const uint32_t vocab = check.count("vocab", lm_head.rows);
   check.f32("x", x, {{"one token", 1}, {"hidden", hidden}});
   check.f32("gain", gain, {{"hidden", hidden}});
@@ -33,7 +33,7 @@ void sample_logits(Step& step, const Tensor& logits, const Tensor& blocks, const
   params.eps = eps;
   step.add(kernel_name("sample_logits", lm_head.storage),
            Bindings().in(x).in(gain).in(lm_head).out(logits).out(blocks), params,
-           row_grid(params.num_blocks));
+           sample_logits_grid(params.num_blocks));
 }
 
 void sample_draw(Step& step, const Tensor& result, const Tensor& blocks, const Tensor& sampler,
@@ -50,7 +50,7 @@ void sample_draw(Step& step, const Tensor& result, const Tensor& blocks, const T
   check.record("result", result, "Sampled", sizeof(Sampled));
 
   step.add(kernel_name("sample_draw", DType::f32),
-           Bindings().in(blocks).in(sampler).inout(cursor).out(result), params, row_grid(1));
+           Bindings().in(blocks).in(sampler).inout(cursor).out(result), params, sample_draw_grid());
 }
 
 void sample_score(Step& step, const Tensor& logprobs, const Tensor& best, const Tensor& logits,
@@ -67,7 +67,8 @@ void sample_score(Step& step, const Tensor& logprobs, const Tensor& best, const 
   params.tokens = tokens;
   params.vocab = vocab;
   step.add(kernel_name("sample_score", DType::f32),
-           Bindings().in(logits).in(targets).out(logprobs).out(best), params, row_grid(tokens));
+           Bindings().in(logits).in(targets).out(logprobs).out(best), params,
+           sample_score_grid(tokens));
 }
 
 }  // namespace lily::ops

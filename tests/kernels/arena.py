@@ -13,11 +13,14 @@ import numpy as np
 from lily._native import kernels as native
 from numpy.typing import NDArray
 
-from kernels.weights import Array, Weight, from_bf16
+from kernels.weights import Array, Weight, from_bf16, to_bf16
 
 # Odd, so that data is aligned to its own type only; NaN as floating point, so that whatever strays
 # into a guard shows in the result.
 GUARD = 61
+# GPU kernels load vectors, and the engine's tensors begin where those may; as many elements, so that
+# every type is aligned.
+ALIGNED_GUARD = 64
 _NUMPY = {"f32": np.float32, "u32": np.uint32, "u8": np.uint8, "bf16": np.uint16, "f16": np.uint16}
 _POISON = {"f32": 0x7FC0DEAD, "u32": 0xDEADBEEF, "u8": 0xA5, "bf16": 0x7FCD, "f16": 0x7E55}
 
@@ -54,6 +57,8 @@ class Arena:
 
     def __init__(self, device: native.Device) -> None:
         self.device = device
+        self.is_gpu = device.name != "cpu"
+        self._guard = ALIGNED_GUARD if self.is_gpu else GUARD
         self._fenced: list[_Fenced] = []
 
     def input(self, array: Array, dtype: str | None = None) -> native.Tensor:
@@ -67,6 +72,20 @@ class Arena:
     def output(self, *shape: int, dtype: str = "f32") -> native.Tensor:
         """A poisoned tensor."""
         return self._add(poison(shape, dtype), dtype, fixed=False)
+
+    def activation(self, values: NDArray[np.float32]) -> native.Tensor:
+        """An input in the type that activations have on this device."""
+        if self.device.activation_dtype == "f32":
+            return self.input(values)
+        return self.input(to_bf16(values), "bf16")
+
+    def activation_output(self, *shape: int) -> native.Tensor:
+        """A poisoned tensor of the type that activations have on this device."""
+        return self.output(*shape, dtype=self.device.activation_dtype)
+
+    def step(self) -> native.Step:
+        """A step to record, with the device's own tile sizes."""
+        return native.Step(self.device)
 
     def record(self, value: np.void | Array) -> native.Tensor:
         """A struct of params.h, or several, that a run may change; as bytes."""
@@ -99,7 +118,7 @@ class Arena:
 
     def run(self, operation: Callable[..., None], *arguments: Any) -> None:
         """Record one operation, run it, and check fences and inputs."""
-        step = native.Step()
+        step = self.step()
         operation(step, *arguments)
         self.run_step(step)
 
@@ -114,10 +133,15 @@ class Arena:
             array.dtype, "u8"
         )
         # Bytes hold structs of 32-bit fields, which must not be torn.
-        edge = poison(4 * GUARD if kind == "u8" else GUARD, kind)
+        edge = poison(4 * self._guard if kind == "u8" else self._guard, kind)
         fenced = _Fenced(self.device, array, kind, fixed, edge)
         self._fenced.append(fenced)
         return fenced.tensor
+
+
+def as_activation(device: native.Device, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The values as the device's type of activations holds them."""
+    return values if device.activation_dtype == "f32" else from_bf16(to_bf16(values))
 
 
 def floats(tensor: native.Tensor) -> NDArray[np.float32]:

@@ -6,6 +6,7 @@ This file owns the comparators and the sources of tolerances. It knows no kernel
 from __future__ import annotations
 
 import numpy as np
+from lily._native import kernels as native
 from numpy.typing import ArrayLike, NDArray
 
 ULP = 2.0**-24  # half the spacing of float32 at 1: the rounding error of one operation
@@ -20,6 +21,20 @@ def sum_tolerance(terms: int) -> float:
     room for any order of summation, and eight roundings for what is done to each term.
     """
     return float(ULP * (8 + 4 * np.sqrt(terms)))
+
+
+def matrix_tolerance(device: native.Device, terms: int) -> float:
+    """As sum_tolerance, for products by a device's matrix units.
+
+    Where activations are bf16, so are the decoded weights: each term is off by one such rounding.
+    """
+    rounding = 0.0 if device.activation_dtype == "f32" else BF16_ROUNDING
+    return rounding + sum_tolerance(terms)
+
+
+def rounding_nmse(device: native.Device) -> float:
+    """The NMSE that roundings to the type of activations explain: BF16_ROUNDING**2 / 3 each."""
+    return NMSE if device.activation_dtype == "f32" else BF16_ROUNDING**2
 
 
 def assert_close(

@@ -7,8 +7,14 @@ import pytest
 from lily._native import kernels as native
 
 from kernels import reference
-from kernels.arena import Arena
-from kernels.compare import assert_close, assert_same_bits, sum_tolerance
+from kernels.arena import Arena, as_activation
+from kernels.compare import (
+    assert_close,
+    assert_same_bits,
+    matrix_tolerance,
+    rounding_nmse,
+    sum_tolerance,
+)
 from kernels.refusals import assert_refused, tensors_of
 from kernels.weights import STORAGES, Weight, make_weight
 
@@ -34,11 +40,16 @@ def expected(x: np.ndarray, weights: list[Weight]) -> tuple[np.ndarray, np.ndarr
     return wide @ values.T, np.abs(wide) @ sizes.T
 
 
+def rows_on(arena: Arena, x: np.ndarray) -> native.Tensor:
+    """Rows as a layer has them: one at decode in f32, many in the device's type of activations."""
+    return arena.input(x) if len(x) == 1 else arena.activation(x)
+
+
 def run(device: native.Device, x: np.ndarray, weights: list[Weight]) -> np.ndarray:
     """y = x W^T for matrices side by side."""
     arena = Arena(device)
     y = arena.output(len(x), sum(len(weight.values) for weight in weights))
-    arena.run(native.linear, y, arena.input(x), [arena.matrix(weight) for weight in weights])
+    arena.run(native.linear, y, rows_on(arena, x), [arena.matrix(weight) for weight in weights])
     return y.numpy()
 
 
@@ -48,7 +59,7 @@ def run_add(
     """residual + x W^T."""
     arena = Arena(device)
     y = arena.inout(residual)
-    arena.run(native.linear_add, y, arena.input(x), arena.matrix(weight))
+    arena.run(native.linear_add, y, rows_on(arena, x), arena.matrix(weight))
     return y.numpy()
 
 
@@ -63,11 +74,20 @@ def run_norm(
     return y.numpy()
 
 
-def assert_product(got, x, weights, extra_terms=0):
+def judge(device, x, extra_terms=0):
+    """x as the device sees it, and how far its products may be off."""
+    terms = x.shape[1] + extra_terms
+    if len(x) == 1:
+        return x, {"tolerance": sum_tolerance(terms)}
+    tolerance = matrix_tolerance(device, terms)
+    return as_activation(device, x), {"tolerance": tolerance, "nmse": rounding_nmse(device)}
+
+
+def assert_product(device, got, x, weights, extra_terms=0):
     """Each element against the magnitudes of its own terms."""
-    want, magnitude = expected(x, weights)
-    tolerance = sum_tolerance(x.shape[1] + extra_terms)
-    assert_close(got, want, tolerance=tolerance, magnitude=magnitude)
+    seen, limits = judge(device, x, extra_terms)
+    want, magnitude = expected(seen, weights)
+    assert_close(got, want, magnitude=magnitude, **limits)
 
 
 @pytest.mark.parametrize("tokens", TOKENS)
@@ -77,7 +97,7 @@ def test_products(device, rng, storage, group, tokens):
     for rows, cols in zip((1, 5, 67, 33, 131), widths(group), strict=False):
         weight = make_weight(rng, storage, group, (rows, cols), scale=0.5)
         x = rows_of(rng, tokens, cols)
-        assert_product(run(device, x, [weight]), x, [weight])
+        assert_product(device, run(device, x, [weight]), x, [weight])
 
 
 @pytest.mark.parametrize("tokens", [1, 3, 33])
@@ -89,7 +109,7 @@ def test_segments_of_one_storage(device, rng, storage, group, tokens):
         rows = (33, 1, 7, 2, 19)[:count]
         weights = [make_weight(rng, storage, group, (n, cols), scale=0.5) for n in rows]
         x = rows_of(rng, tokens, cols)
-        assert_product(run(device, x, weights), x, weights)
+        assert_product(device, run(device, x, weights), x, weights)
         assert _dispatches(device, x, weights) == dispatches
 
 
@@ -103,7 +123,7 @@ def test_segments_of_mixed_storage(device, rng, tokens):
         for (storage, group), n in zip(kinds, rows, strict=True)
     ]
     x = rows_of(rng, tokens, 192)
-    assert_product(run(device, x, weights), x, weights)
+    assert_product(device, run(device, x, weights), x, weights)
     assert _dispatches(device, x, weights) == 5
 
 
@@ -115,12 +135,13 @@ def test_add(device, rng, storage, group, tokens):
     weight = make_weight(rng, storage, group, (35, cols), scale=0.5)
     x = rows_of(rng, tokens, cols)
     residual = (rng.standard_normal((tokens, 35)) * 3).astype(np.float32)
-    want, magnitude = expected(x, [weight])
+    seen, limits = judge(device, x)
+    want, magnitude = expected(seen, [weight])
     assert_close(
         run_add(device, x, weight, residual),
         want + residual,
-        tolerance=sum_tolerance(cols),
         magnitude=magnitude + np.abs(residual),
+        **limits,
     )
 
 
@@ -134,7 +155,7 @@ def test_norm_folded(device, rng, storage, group, scale):
     gain = rng.standard_normal(cols).astype(np.float32)
     normed = reference.rms_norm(x, gain, EPS)
     # The norm is a sum of `cols` terms as well.
-    assert_product(run_norm(device, x, gain, weights), normed, weights, extra_terms=cols)
+    assert_product(device, run_norm(device, x, gain, weights), normed, weights, extra_terms=cols)
 
 
 @pytest.mark.parametrize(("storage", "group"), STORAGES)
@@ -142,11 +163,13 @@ def test_gemm_equals_gemv(device, rng, storage, group):
     """A row of the GEMM is the GEMV of that row."""
     cols = 3 * group or 259
     weight = make_weight(rng, storage, group, (67, cols), scale=0.5)
-    x = rows_of(rng, 7, cols)
+    x = as_activation(device, rows_of(rng, 7, cols))
     single = np.concatenate([run(device, x[t : t + 1], [weight]) for t in range(7)])
     _, magnitude = expected(x, [weight])
-    tolerance = 2 * sum_tolerance(cols)  # both may be off
-    assert_close(run(device, x, [weight]), single, tolerance=tolerance, magnitude=magnitude)
+    tolerance = sum_tolerance(cols) + matrix_tolerance(device, cols)  # both may be off
+    nmse = rounding_nmse(device)
+    got = run(device, x, [weight])
+    assert_close(got, single, tolerance=tolerance, magnitude=magnitude, nmse=nmse)
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1e15])
@@ -155,7 +178,7 @@ def test_magnitudes(device, rng, tokens, scale):
     """No overflow and no flush to zero where float32 has room."""
     weight = make_weight(rng, "q8", 64, (9, 128), scale=0.5)
     x = rows_of(rng, tokens, 128) * np.float32(scale)
-    assert_product(run(device, x, [weight]), x, [weight])
+    assert_product(device, run(device, x, [weight]), x, [weight])
 
 
 @pytest.mark.parametrize("tokens", [1, 5])
@@ -223,7 +246,8 @@ def test_refusals(host, rng):
 
 
 def _dispatches(device: native.Device, x: np.ndarray, weights: list[Weight]) -> int:
-    arena, step = Arena(device), native.Step()
+    arena = Arena(device)
+    step = arena.step()
     y = arena.output(len(x), sum(len(weight.values) for weight in weights))
-    native.linear(step, y, arena.input(x), [arena.matrix(weight) for weight in weights])
+    native.linear(step, y, rows_on(arena, x), [arena.matrix(weight) for weight in weights])
     return len(step)

@@ -48,7 +48,7 @@ def run_decode(
     ids = arena.output(1, layer.slots, dtype="u32")
     weights = arena.output(1, layer.slots + 1)
     chosen_from = found if logits is None else arena.input(logits)
-    step = native.Step()
+    step = arena.step()
     native.moe_router(step, found, shared_act, row, scale, EPS, moe)
     native.moe_gate_up(step, act, ids, weights, chosen_from, row, scale, EPS, moe)
     native.moe_down(step, residual, act, shared_act, ids, weights, moe)

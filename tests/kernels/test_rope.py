@@ -82,21 +82,21 @@ def test_rows(device, rng, shape, tokens, cache_dtype):
 @pytest.mark.parametrize("position", [0, 1001, 200_003, 262_100])
 def test_positions(device, rng, position):
     """Angles far beyond one turn; transformers rounds them to float32, and so does Lily."""
-    layer = make_attention(rng, 2, 1, 64, 32, position=0, capacity=1)
+    layer = make_attention(rng, 2, 1, 64, 32, position=0, capacity=1, cache_dtype="bf16")
     layer.capacity = position + 3
-    empty = np.zeros((1, layer.capacity, 64), np.float32)
+    empty = np.zeros((1, layer.capacity, 64), np.uint16)
     layer.k_cache, layer.v_cache = empty, empty
     proj = layer.rows(rng, 3)
     q, k_cache, _ = run(device, layer, proj, position)
     want_q, want_k, _ = expected(layer, proj, position)
     assert_close(q, want_q, tolerance=TOLERANCE)
-    assert_close(k_cache[:, position:], want_k, tolerance=TOLERANCE)
+    assert_appended(k_cache[:, position:], want_k, "bf16", TOLERANCE)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1e4])
 def test_magnitudes(device, rng, scale):
     """The norm takes the size away, unless eps is larger."""
-    layer = make_attention(rng, 2, 1, 96, 24, position=0, capacity=2)
+    layer = make_attention(rng, 2, 1, 96, 24, position=0, capacity=2, cache_dtype="bf16")
     proj = layer.rows(rng, 2) * np.float32(scale)
     q, _, _ = run(device, layer, proj, 0)
     assert_close(q, expected(layer, proj, 0)[0], tolerance=TOLERANCE)

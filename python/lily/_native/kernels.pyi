@@ -54,7 +54,8 @@ class Matrix:
 class Step:
     """Dispatches recorded for a device to run."""
 
-    def __init__(self) -> None: ...
+    def __init__(self, device: Device | None = None) -> None:
+        """Recorded with the tile sizes that suit the device."""
 
     def describe(self) -> str:
         """One line for each dispatch."""
@@ -90,11 +91,16 @@ class Device:
     def run(self, step: Step) -> None:
         """Runs the step and returns when it is done."""
 
+    def time_us(self, step: Step, repeats: int) -> list[float]:
+        """
+        Microseconds of each of `repeats` runs of the step, by the device's own clock.
+        """
+
 CANDIDATES: int = 64
 
 SAMPLE_BLOCK_ROWS: int = 1024
 
-ATTENTION_MAX_SPLITS: int = 64
+ATTENTION_MAX_SPLITS: int = 128
 
 def isas() -> list[str]:
     """Instruction sets with CPU kernels that run here, best first."""

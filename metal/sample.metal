@@ -1,0 +1,315 @@
+// sample: lm_head with candidate selection, the draw, and scores of given tokens. The meaning of
+// the draw is stated in python/lily/sampling.py; this is the part of it that 64 candidates decide.
+#include "candidates.h"
+#include "weights.h"
+
+namespace lily {
+
+// --- Logits and their best. A threadgroup takes kSampleBlockRows rows of the vocabulary, each
+// simdgroup as many of them as the others.
+
+enum : uint {
+  kRowsAtOnce = 4,
+  kRowsPerSimdgroup = kSampleBlockRows / kGemvSimdgroups,  // 128: four for each lane
+  kLaneRows = kRowsPerSimdgroup / kLanes
+};
+
+// x f32 [1, H], gain f32 [H], logits f32 [1, V], blocks [ceil(V / kSampleBlockRows)]
+template <class S>
+[[kernel]] void sample_logits(
+    device const float* x [[buffer(0)]], device const float* gain [[buffer(1)]],
+    device const uchar* weight [[buffer(2)]], device const bfloat* scales [[buffer(3)]],
+    device const bfloat* biases [[buffer(4)]], device float* logits [[buffer(5)]],
+    device SampleBlock* blocks [[buffer(6)]], constant SampleParams& p [[buffer(7)]], LILY_PLACE) {
+  LILY_THREADGROUP(float, slab, kSlabColumns);
+  LILY_THREADGROUP(float, partial, 2 * kGemvSimdgroups);
+  LILY_THREADGROUP(float, found, kSampleBlockRows);
+  LILY_THREADGROUP(Candidate, lists, kGemvSimdgroups / 2 * kCandidates);
+  const Stored lm_head{weight, scales, biases, p.hidden, p.group_size};
+  const float squares = simd_sum(stage<S>(x, gain, p.hidden, slab, thread_index));
+  if (lane == 0) partial[simdgroup] = squares;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  float total = 0.0f;
+  for (uint s = 0; s < kGemvSimdgroups; ++s) total += partial[s];
+  const float factor = precise::rsqrt(total / float(p.hidden) + p.eps);
+
+  threadgroup float* mine = found + simdgroup * kRowsPerSimdgroup;
+  const uint first = group.x * kSampleBlockRows + simdgroup * kRowsPerSimdgroup;
+  for (uint at = 0; at < kRowsPerSimdgroup; at += kRowsAtOnce) {
+    Row rows[kRowsAtOnce];
+    float acc[kRowsAtOnce];
+    LILY_UNROLL
+    for (uint r = 0; r < kRowsAtOnce; ++r) {
+      rows[r] = row_of<S>(lm_head, min(first + at + r, p.vocab - 1));
+      acc[r] = 0.0f;
+    }
+    Ahead<S, kRowsAtOnce, 1> ahead;
+    ahead.load(rows, lm_head, 0, p.hidden, 0, lane);
+    multiply_slab<S, kRowsAtOnce, 1>(rows, lm_head, 0, p.hidden, slab, 0, lane, ahead, acc);
+    LILY_UNROLL
+    for (uint r = 0; r < kRowsAtOnce; ++r) {
+      const float logit = simd_sum(acc[r]) * factor;
+      if (lane == 0) mine[at + r] = logit;
+    }
+  }
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  Candidate sorted[kLaneRows];
+  float top = -INFINITY;
+  LILY_UNROLL
+  for (uint n = 0; n < kLaneRows; ++n) {
+    const uint i = n * kLanes + lane;
+    const bool there = first + i < p.vocab;
+    const float logit = mine[i];
+    if (there) logits[first + i] = logit;
+    sorted[n] = candidate(logit, first + i, there);
+    top = max(top, sorted[n].logit);
+  }
+  top = simd_max(top);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (lane == 0) partial[simdgroup] = top;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (uint s = 0; s < kGemvSimdgroups; ++s) top = max(top, partial[s]);
+  float sum = 0.0f;
+  LILY_UNROLL
+  for (uint n = 0; n < kLaneRows; ++n) {
+    const uint i = n * kLanes + lane;
+    if (first + i < p.vocab) sum += exp(mine[i] - top);
+  }
+  sum = simd_sum(sum);
+  if (lane == 0) partial[kGemvSimdgroups + simdgroup] = sum;
+
+  sort_candidates<kLaneRows>(sorted, lane);
+  Candidate best[kLaneBest];
+  LILY_UNROLL
+  for (uint n = 0; n < kLaneBest; ++n) best[n] = sorted[n];
+  merge_lists<kGemvSimdgroups>(best, lists, lane, simdgroup);
+  if (simdgroup != 0) return;
+  device SampleBlock& block = blocks[group.x];
+  uint count = 0;
+  LILY_UNROLL
+  for (uint n = 0; n < kLaneBest; ++n) {
+    count += best[n].id != kNoToken;
+    block.ids[n * kLanes + lane] = best[n].id;
+    block.logits[n * kLanes + lane] = best[n].logit;
+  }
+  count = simd_sum(count);
+  if (lane != 0) return;
+  float sum_exp = 0.0f;
+  for (uint s = 0; s < kGemvSimdgroups; ++s) sum_exp += partial[kGemvSimdgroups + s];
+  block.max_logit = top;
+  block.sum_exp = sum_exp;
+  block.num_candidates = count;
+}
+
+LILY_KERNEL(sample_logits_f32, 256, sample_logits<F32>)
+LILY_KERNEL(sample_logits_bf16, 256, sample_logits<Bf16>)
+LILY_KERNEL(sample_logits_q8, 256, sample_logits<Q8>)
+LILY_KERNEL(sample_logits_q4, 256, sample_logits<Q4<4>>)
+
+// --- The draw
+
+enum : uint { kDrawThreads = 1024, kDrawSimdgroups = kDrawThreads / kLanes };
+
+// Philox4x32-10 (Salmon et al., SC11), first word: 24 uniform bits of (seed, position).
+inline float uniform_draw(uint seed_low, uint seed_high, uint position) {
+  uint c0 = position, c1 = 0, c2 = 0, c3 = 0, k0 = seed_low, k1 = seed_high;
+  for (int round = 0; round < 10; ++round) {
+    const uint high0 = mulhi(0xD2511F53u, c0), low0 = 0xD2511F53u * c0;
+    const uint high1 = mulhi(0xCD9E8D57u, c2), low1 = 0xCD9E8D57u * c2;
+    c0 = high1 ^ c1 ^ k0;
+    c1 = low1;
+    c2 = high0 ^ c3 ^ k1;
+    c3 = low0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return float(c0 >> 8) * 0x1p-24f;
+}
+
+// How many of the best candidates the filters leave, given the mass of the row where it is known.
+// all_seen: nothing that passes lies outside the candidates. Returns false when that cannot be
+// said.
+struct Kept {
+  uint count;
+  float total;
+  bool all_seen;
+};
+inline float mass_of(threadgroup const float* weights, uint count) {
+  float mass = 0.0f;
+  for (uint i = 0; i < count; ++i) mass += weights[i];
+  return mass;
+}
+inline bool filter_candidates(thread Kept& kept, Sampler sampler, threadgroup const float* weights,
+                              bool mass_known) {
+  if (sampler.top_p < 1.0f) {
+    if (!mass_known) return false;
+    const float wanted = sampler.top_p * kept.total;
+    float mass = weights[0];
+    uint smallest = 1;
+    while (smallest < kept.count && mass < wanted) mass += weights[smallest++];
+    if (mass < wanted && !kept.all_seen) return false;
+    kept.count = smallest;
+    kept.all_seen = true;
+  }
+  if (sampler.min_p > 0.0f) {
+    if (!kept.all_seen && weights[kept.count - 1] >= sampler.min_p) return false;
+    while (kept.count > 1 && weights[kept.count - 1] < sampler.min_p) --kept.count;
+    kept.all_seen = true;
+  }
+  if (kept.all_seen) kept.total = mass_of(weights, kept.count);
+  return kept.all_seen || mass_known;
+}
+
+// The place of the drawn token among n sorted candidates, or n when they do not decide it.
+inline uint draw_place(Sampler sampler, threadgroup const float* logits, threadgroup float* weights,
+                       uint n, uint vocab, float logsumexp, uint position) {
+  if (n == 0) return n;
+  if (sampler.temperature == 0.0f) return 0;
+  const float inverse = 1.0f / sampler.temperature;
+  for (uint i = 0; i < n; ++i) weights[i] = exp((logits[i] - logits[0]) * inverse);
+  Kept kept{n, 0.0f, n == vocab};
+  if (sampler.top_k > 0 && sampler.top_k <= n) kept.count = sampler.top_k, kept.all_seen = true;
+  // The mass of everything not filtered out; of a whole row it is known at temperature 1 only.
+  const bool mass_known = kept.all_seen || (sampler.temperature == 1.0f && sampler.top_k == 0);
+  kept.total = kept.all_seen ? mass_of(weights, kept.count) : exp(logsumexp - logits[0]);
+  if (!filter_candidates(kept, sampler, weights, mass_known)) return n;
+  const float target = uniform_draw(sampler.seed_low, sampler.seed_high, position) * kept.total;
+  float mass = 0.0f;
+  for (uint i = 0; i < kept.count; ++i) {
+    mass += weights[i];
+    if (mass > target || (kept.all_seen && i + 1 == kept.count)) return i;
+  }
+  return n;  // the draw fell among tokens that are no candidates
+}
+
+// The lane's candidates of a block's list.
+inline void load_list(thread Candidate (&list)[kLaneBest], device const SampleBlock& block,
+                      uint lane) {
+  LILY_UNROLL
+  for (uint n = 0; n < kLaneBest; ++n) {
+    const uint i = n * kLanes + lane;
+    list[n] = candidate(block.logits[i], block.ids[i], i < block.num_candidates);
+  }
+}
+
+inline Candidate simd_best(Candidate mine) {
+  const float top = simd_max(mine.logit);
+  return {top, simd_min(mine.logit == top ? mine.id : uint(kNoToken))};
+}
+
+// log-sum-exp of the row from its blocks' parts. All threads must call it.
+inline float row_logsumexp(device const SampleBlock* blocks, uint num_blocks,
+                           threadgroup float* partial, uint thread_index, uint lane,
+                           uint simdgroup) {
+  float top = -INFINITY;
+  for (uint b = thread_index; b < num_blocks; b += kDrawThreads)
+    top = max(top, blocks[b].max_logit);
+  top = simd_max(top);
+  if (lane == 0) partial[simdgroup] = top;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  top = simd_max(partial[lane]);
+  float sum = 0.0f;
+  for (uint b = thread_index; b < num_blocks; b += kDrawThreads) {
+    sum += blocks[b].sum_exp * exp(blocks[b].max_logit - top);
+  }
+  sum = simd_sum(sum);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (lane == 0) partial[simdgroup] = sum;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  return top + log(simd_sum(partial[lane]));
+}
+
+// blocks [num_blocks], sampler, cursor (inout), result Sampled
+[[kernel]] void sample_draw(device const SampleBlock* blocks [[buffer(0)]],
+                            device const Sampler* sampler [[buffer(1)]],
+                            device Cursor* cursor [[buffer(2)]],
+                            device Sampled* result [[buffer(3)]],
+                            constant SampleParams& p [[buffer(4)]], LILY_PLACE) {
+  LILY_THREADGROUP(Candidate, lists, kDrawSimdgroups / 2 * kCandidates);
+  LILY_THREADGROUP(float, partial, kDrawSimdgroups);
+  LILY_THREADGROUP(float, logits, kCandidates);
+  LILY_THREADGROUP(float, weights, kCandidates);
+  const float logsumexp =
+      row_logsumexp(blocks, p.num_blocks, partial, thread_index, lane, simdgroup);
+  // Each simdgroup merges its share of the lists, the next of them under way; then they merge
+  // theirs.
+  Candidate best[kLaneBest], next[kLaneBest];
+  LILY_UNROLL
+  for (uint n = 0; n < kLaneBest; ++n) best[n] = next[n] = {-INFINITY, kNoToken};
+  if (simdgroup < p.num_blocks) load_list(best, blocks[simdgroup], lane);
+  for (uint b = simdgroup + kDrawSimdgroups; b < p.num_blocks; b += kDrawSimdgroups) {
+    load_list(next, blocks[b], lane);
+    merge_registers<kLaneBest>(best, next, lane);
+  }
+  merge_lists<kDrawSimdgroups>(best, lists, lane, simdgroup);
+  uint count = 0;
+  if (simdgroup == 0) {
+    LILY_UNROLL
+    for (uint n = 0; n < kLaneBest; ++n) {
+      const uint i = n * kLanes + lane;
+      logits[i] = best[n].logit;
+      count += best[n].id != kNoToken;
+      if (best[n].id == kNoToken) continue;
+      result->ids[i] = best[n].id;
+      result->logits[i] = best[n].logit;
+    }
+    count = simd_sum(count);
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (simdgroup != 0) return;
+  const uint position = cursor->position + 1;
+  uint place = 0;
+  if (lane == 0) {
+    place = draw_place(*sampler, logits, weights, count, p.vocab, logsumexp, position);
+  }
+  place = simd_broadcast(place, 0);
+  uint token = 0;
+  LILY_UNROLL
+  for (uint n = 0; n < kLaneBest; ++n) {
+    if (place < count && place == n * kLanes + lane) token = best[n].id;
+  }
+  token = simd_sum(token);
+  if (lane != 0) return;
+  result->num_candidates = count;
+  result->logsumexp = logsumexp;
+  result->token_id = token;
+  result->exact = place < count;
+  cursor->token_id = token;
+  cursor->position = position;
+}
+LILY_KERNEL(sample_draw_f32, 1024, sample_draw)
+
+// --- Scores. A threadgroup takes a row.
+
+enum : uint { kScoreThreads = 1024, kScoreSimdgroups = kScoreThreads / kLanes };
+
+// logits f32 [T, V], targets u32 [T], logprobs f32 [T], best u32 [T]
+[[kernel]] void sample_score(device const float* logits [[buffer(0)]],
+                             device const uint* targets [[buffer(1)]],
+                             device float* logprobs [[buffer(2)]], device uint* best [[buffer(3)]],
+                             constant SampleParams& p [[buffer(4)]], LILY_PLACE) {
+  LILY_THREADGROUP(Candidate, winners, kScoreSimdgroups);
+  LILY_THREADGROUP(float, partial, kScoreSimdgroups);
+  device const float* row = logits + ulong(group.x) * p.vocab;
+  Candidate top{-INFINITY, kNoToken};
+  for (uint i = thread_index; i < p.vocab; i += kScoreThreads) {
+    top = choose_candidate(top, candidate(row[i], i, true), true);
+  }
+  top = simd_best(top);
+  if (lane == 0) winners[simdgroup] = top;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (uint s = 0; s < kScoreSimdgroups; ++s) top = choose_candidate(top, winners[s], true);
+  float sum = 0.0f;
+  for (uint i = thread_index; i < p.vocab; i += kScoreThreads) sum += exp(row[i] - top.logit);
+  sum = simd_sum(sum);
+  if (lane == 0) partial[simdgroup] = sum;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (thread_index != 0) return;
+  float total = 0.0f;
+  for (uint s = 0; s < kScoreSimdgroups; ++s) total += partial[s];
+  logprobs[group.x] = row[targets[group.x]] - (top.logit + log(total));
+  best[group.x] = top.id == kNoToken ? 0 : top.id;
+}
+LILY_KERNEL(sample_score_f32, 1024, sample_score)
+
+}  // namespace lily

@@ -1,0 +1,27 @@
+// The products of prefill and its attention on Metal 4 tensor ops (M5): the kernels of
+// linear_gemm.h, moe_grouped.h and attention_prefill.h over tile_tensor_ops.h, under names that end
+// in _tensor. UNTESTED, as that file says. A library of its own, compiled for Metal 4 only where
+// the device has the units and a self-check passes; never the only path.
+#define LILY_TENSOR_OPS
+
+#include "attention_prefill.h"
+#include "linear_gemm.h"
+#include "moe_grouped.h"
+
+namespace lily {
+
+#define LILY_TENSOR_GEMM(w, S)                                                              \
+  LILY_KERNEL(linear_gemm_##w##_bf16_tensor, 128, linear_gemm<S, bfloat, WideTile>)         \
+  LILY_KERNEL(linear_gemm_add_##w##_bf16_tensor, 128, linear_gemm_add<S, bfloat, WideTile>) \
+  LILY_KERNEL(moe_grouped_gate_up_##w##_bf16_tensor, 128,                                   \
+              moe_grouped_gate_up<S, bfloat, WideTile>)                                     \
+  LILY_KERNEL(moe_grouped_down_##w##_bf16_tensor, 128, moe_grouped_down<S, bfloat, WideTile>)
+
+LILY_TENSOR_GEMM(bf16, Bf16)
+LILY_TENSOR_GEMM(q8, Q8)
+LILY_TENSOR_GEMM(q4, Q4<4>)
+
+// Threadgroup memory: 32 tokens of 256 dimensions, and 64 rows of scores: 31 KB.
+LILY_KERNEL(attention_prefill_bf16_bf16_d256_tensor, 128, attention_prefill<256, bfloat>)
+
+}  // namespace lily

@@ -1,0 +1,38 @@
+// What compiled kernels and the runner know of each other. The first two structs have twins in
+// metal/clang/fibers.h. Knows no kernel.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace lily::fibers {
+
+enum : uint32_t {
+  kLanes = 32,
+  kMaxThreads = 1024,            // in a threadgroup, as on Apple's GPUs
+  kMaxBindings = 31,             // of buffers, as on Apple's GPUs
+  kSlotBytes = 64,               // of a lane, in what a simdgroup exchanges
+  kThreadgroupMemory = 32 << 10  // bytes, as on Apple's GPUs
+};
+
+// A thread's place and what the kernel was bound to.
+struct Launch {
+  const uint64_t* buffers;
+  const void* params;
+  uint32_t group[3];
+  uint32_t thread_index, lane, simdgroup;
+};
+
+// What LILY_KERNEL leaves in the section lily_kernels.
+struct Kernel {
+  const char* name;
+  void (*run)(const Launch*);
+  uint32_t threads, bindings, params_bytes, reserved;
+};
+
+// All kernels that this library or program was linked with.
+std::span<const Kernel> all_kernels();
+
+}  // namespace lily::fibers

@@ -1,0 +1,65 @@
+"""The mutation test: each planted fault is noticed, by who should; and metal/ itself passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from metal import lint
+from metal.mutations import Outcome, Workshop, fiber_build
+from metal.mutations_checks import CHECKS
+from metal.mutations_faults import FAULTS, run_fault, run_plain
+
+BUILD = fiber_build()
+pytestmark = pytest.mark.skipif(
+    BUILD is None,
+    reason="THE MUTATION TEST IS SKIPPED: no fiber build; LILY_FIBERS_BUILD names its folder "
+    "(cmake -G Ninja -DLILY_FIBERS=ON)",
+)
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[Outcome]]]:
+    """All that the chosen tests ask for, under way two at a time."""
+    assert BUILD is not None
+    shop = Workshop(BUILD, Path(tmp_path_factory.mktemp("mutations")))
+    with ThreadPoolExecutor(2) as pool:
+        started = {}
+        for item in request.session.items:
+            params = getattr(getattr(item, "callspec", None), "params", {})
+            if item.fspath != request.fspath:
+                continue
+            if "check" in params:
+                started[params["check"]] = pool.submit(run_plain, shop, params["check"])
+            if "fault" in params:
+                started[params["fault"].name] = pool.submit(run_fault, shop, params["fault"])
+        yield started
+        pool.shutdown(cancel_futures=True)
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_metal_passes(outcomes, check):
+    """Or what notices faults would notice anything."""
+    outcome = outcomes[check].result()
+    assert outcome.notice == "passed", outcome.message
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_fault_is_noticed(outcomes, fault):
+    """By the race finder, the bounds, the divergence finder, the launch, or wrong numbers."""
+    outcome = outcomes[fault.name].result()
+    assert outcome.notice in fault.notice, f"{outcome.notice}: {outcome.message}"
+
+
+def test_faults_cover_metal():
+    """Many faults, in every kernel file and every check, and of every kind."""
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 80
+    assert {fault.check for fault in FAULTS} == CHECKS.keys() | {"lint"}
+    assert {check.source for check in CHECKS.values()} == {it.name for it in lint.kernel_files()}
+    noticed = {notice for fault in FAULTS for notice in fault.notice}
+    assert noticed == {"race", "divergence", "bounds", "launch", "memory", "numbers", "lint"}
