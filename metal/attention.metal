@@ -76,11 +76,11 @@ template <uint D, class A>
   threadgroup float* patch = scores + simdgroup * Shape::kScoreTile;
   threadgroup_barrier(mem_flags::mem_threadgroup);
   LILY_UNROLL
-  for (uint column = 0; column < Shape::kDims; column += Shape::kBlock) {
-    flash.values.store_band(0, column, Shape::kBlock, patch, Shape::kScorePitch);
+  for (uint column = 0; column < Shape::kDims; column += Shape::kPatch) {
+    flash.values.store_band(0, column, Shape::kPatch, patch, Shape::kScorePitch);
     simdgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint i = lane; i < shared_heads * Shape::kBlock; i += kLanes) {
-      const uint h = i / Shape::kBlock, c = i % Shape::kBlock;
+    for (uint i = lane; i < shared_heads * Shape::kPatch; i += kLanes) {
+      const uint h = i / Shape::kPatch, c = i % Shape::kPatch;
       const ulong to =
           (ulong(kv_head * shared_heads + h) * kAttentionMaxSplits + group.y) * (D + 2);
       partial[to + flash.dim + column + c] = patch[h * Shape::kScorePitch + c];

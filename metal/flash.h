@@ -24,6 +24,7 @@ struct FlashShape {
     kRows = ROW_GROUPS * kTileRows,
     kBlock = 2 * kTileRows,     // tokens at a time
     kDims = D_ / DIM_GROUPS_,   // of a simdgroup
+    kPatch = kDims < kBlock ? uint(kDims) : uint(kBlock),  // columns that leave through scores
     kPitch = kDims + 8,         // elements between staged tokens
     kScorePitch = kBlock + 4,   // floats between rows of scores
     kWeightPitch = kBlock + 8,  // elements between rows of weights

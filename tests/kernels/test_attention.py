@@ -122,7 +122,8 @@ def test_decode(device, rng, shape, position, cache_dtype):
 @pytest.mark.parametrize("position", [16_383, 16_384, 20_011])
 def test_decode_with_all_parts(device, rng, position):
     """Contexts that fill every part, and longer ones."""
-    assert_decode(device, rng, (2, 1, 64, 32), position, "bf16")
+    for shape in ((2, 1, 64, 32), (4, 1, 128, 32)):
+        assert_decode(device, rng, shape, position, "bf16")
 
 
 def assert_decode(device, rng, shape, position, cache_dtype):

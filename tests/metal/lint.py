@@ -301,7 +301,7 @@ def has_spaces(written: str) -> bool:
     """Whether each pointer and reference of a type says what it points into."""
     without_extents = re.sub(r"\[[^\]]*\]", "", written)
     # clang writes no space behind a pointer's star, and one on both sides of an operator.
-    *pointees, _ = re.split(r"(?:&&|[*&])(?! \w)", without_extents)
+    *pointees, _ = re.split(r"(?:&&|[*&](?!&))(?! \w)", without_extents)
     return all(_HAS_SPACE.search(pointee) for pointee in pointees)
 
 

@@ -335,8 +335,8 @@ MOE = [
     Fault(
         "grouped-expert-stride",
         "moe_grouped.h",
-        "ulong(tile.expert) * p.expert_stride_rows, tile,\n      p.slots",
-        "ulong(tile.expert) * p.width, tile,\n      p.slots",
+        "expert_row + min(output, width - 1)",
+        "expert_row / 2 + min(output, width - 1)",
         "moe_grouped",
         NUMBERS,
     ),
