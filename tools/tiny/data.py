@@ -6,6 +6,7 @@ documents into rows of T + 2 tokens. Knows nothing about the model.
     python data.py tokenizer --natural DIR --out DIR      # once: tokenizer.json
     python data.py held-out --natural DIR --out DIR       # val_*.npy, with that tokenizer
     python data.py shards --natural DIR --out DIR --count N --procs P
+    python data.py overlap --count N                      # fails if a held-out prompt is generated
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import jinja2
 import jinja2.sandbox
 import numpy as np
 from config import SPECIAL_TOKENS, VISIBLE_TOKENS
-from generate import mix
+from generate import held_out, mix
 from generate.base import Doc
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, trainers
 from tokenizers import pre_tokenizers as pre
@@ -31,8 +32,9 @@ from tokenizers import pre_tokenizers as pre
 HERE = Path(__file__).parent
 SOURCES = ("web_bible", "austen", "moby_dick")
 ROW = 1024  # tokens of context a row trains
-NATURAL_SHARE = 0.009  # of documents: about five passes over the natural text in a run
+NATURAL_SHARE = 0.009  # of documents: some 4.5 passes over the natural text in a run
 VAL_EVERY = 40  # each 40th natural document is held out
+RUN = 12  # words in a row that two natural texts may not share by chance
 SHARD_ROWS = 1024
 VOCAB = 6144
 # Qwen3.5's pre-tokenizer: digits one by one, letters with their marks.
@@ -60,14 +62,27 @@ def render(doc: Doc, chat: jinja2.Template) -> str:
     return chat.render(messages=doc.messages, tools=doc.tools).rstrip("\n")
 
 
+def runs_of_words(text: str, step: int = 1) -> Iterator[str]:
+    words = text.split()
+    return (" ".join(words[i : i + RUN]) for i in range(0, len(words) - RUN + 1, step))
+
+
 def natural_documents(folder: Path) -> tuple[list[str], list[str]]:
-    """(training, held-out) documents of the natural sources."""
+    """(training, held-out) documents of the natural sources.
+
+    Held out is each 40th document, and whatever shares a run of words with `held_out/`: those texts
+    were cut in other places, and a document may hold a part of one.
+    """
+    rows = (HERE / "held_out" / "natural.jsonl").read_text(encoding="utf-8").splitlines()
+    known = {run for row in rows for run in runs_of_words(json.loads(row)["text"], RUN // 2)}
     train: list[str] = []
     held: list[str] = []
     for name in SOURCES:
-        with lzma.open(folder / f"{name}.jsonl.xz", "rt", encoding="utf-8") as rows:
-            for i, row in enumerate(rows):
-                (held if i % VAL_EVERY == 7 else train).append(json.loads(row)["t"])
+        with lzma.open(folder / f"{name}.jsonl.xz", "rt", encoding="utf-8") as documents:
+            for i, row in enumerate(documents):
+                text = json.loads(row)["t"]
+                out = i % VAL_EVERY == 7 or not known.isdisjoint(runs_of_words(text))
+                (held if out else train).append(text)
     return train, held
 
 
@@ -186,15 +201,33 @@ def make_shards(args: argparse.Namespace) -> None:
     (args.out / "done").touch()
 
 
+def check_overlap(args: argparse.Namespace) -> None:
+    """Fails if a user text of `count` documents is one of the fixed prompts, the fresh ones too."""
+    rng = random.Random(31)
+    both = held_out.prompts(), held_out.prompts(HERE / "fresh.json")
+    alone, paired = both[0][0] | both[1][0], both[0][1] | both[1][1]
+    for _ in range(args.count):
+        said = mix.document(rng).messages
+        rules = {"", *(held_out.plain(m["content"]) for m in said if m["role"] == "system")}
+        for text in (held_out.plain(m["content"]) for m in said if m["role"] == "user"):
+            if text in alone or any((rule, text) in paired for rule in rules):
+                raise SystemExit(f"a held-out prompt was generated: {text!r}")
+    print(f"{args.count} documents, no held-out prompt among them")
+
+
+ACTIONS = {"tokenizer": make_tokenizer, "held-out": make_held_out, "shards": make_shards,
+           "overlap": check_overlap}  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["tokenizer", "held-out", "shards"])
-    parser.add_argument("--natural", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("what", choices=[*ACTIONS])
+    parser.add_argument("--natural", type=Path, default=Path("carry"))
+    parser.add_argument("--out", type=Path, default=Path("carry"))
     parser.add_argument("--count", type=int, default=600)
     parser.add_argument("--procs", type=int, default=14)
     args = parser.parse_args()
-    {"tokenizer": make_tokenizer, "held-out": make_held_out, "shards": make_shards}[args.what](args)
+    ACTIONS[args.what](args)
 
 
 if __name__ == "__main__":

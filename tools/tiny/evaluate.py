@@ -1,7 +1,7 @@
 """Measures a checkpoint folder with Lily itself: held-out perplexity and 40 fixed prompts.
 
-Owns the report's form. The prompts are `prompts.json`, which the generators do not make; the
-held-out texts are `held_out/*.jsonl`, of which nothing was trained on.
+Owns the report's form. The prompts are `prompts.json` or `fresh.json`, which the generators do not
+make; the held-out texts are `held_out/*.jsonl`, of which nothing was trained on.
 
     python evaluate.py MODEL_DIR --table answers.md     # no MODEL_DIR: the model in the package
 """
@@ -44,9 +44,12 @@ def answer(engine: Engine, prompt: dict[str, Any]) -> str:
         enable_thinking=prompt["enable_thinking"],
     )  # fmt: skip
     text = done.text
+    if done.tool_calls or done.cut:  # the table shows what was written, not what was read from it
+        text = engine.detokenize(done.token_ids).rpartition("</think>")[2]
     if done.reasoning:
         text = f"<think>{done.reasoning.strip()}</think> {text}"
-    return text.strip() + ("" if done.finish_reason == "stop" else f" [{done.finish_reason}]")
+    ended = done.finish_reason in ("stop", "tool_calls")
+    return text.strip() + ("" if ended else f" [{done.finish_reason}]")
 
 
 def question(prompt: dict[str, Any]) -> str:
@@ -65,14 +68,17 @@ def cell(text: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path, nargs="?")
+    parser.add_argument("--prompts", type=Path, default=HERE / "prompts.json")
     parser.add_argument("--table", type=Path, help="write the table of answers here")
     parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
     engine = Engine.load(args.model, device=args.device)
-    lines = ["# Greedy answers of lily-tiny to 40 fixed prompts", "",
-             "Made by `python tools/tiny/evaluate.py --table tools/tiny/ANSWERS.md`. The "
-             "prompts are not among those that the generators make. Unedited, right and wrong.",
-             ""]  # fmt: skip
+    prompts = json.loads(args.prompts.read_text(encoding="utf-8"))
+    table = f" --table tools/tiny/{args.table.name}" if args.table else ""
+    lines = [f"# Greedy answers of lily-tiny to {len(prompts)} fixed prompts", "",
+             f"Made by `python tools/tiny/evaluate.py --prompts tools/tiny/{args.prompts.name}"
+             f"{table}`. The prompts are not among those that the generators make. "
+             "Unedited, right and wrong.", ""]  # fmt: skip
     for path in sorted((HERE / "held_out").glob("*.jsonl")):
         count, loss, right = perplexity(engine, path)
         row = (f"Held-out {path.stem}: {count:,} positions, {loss:.4f} nats a token, perplexity "
@@ -80,7 +86,7 @@ def main() -> None:
         print(row, flush=True)
         lines += [row, ""]
     lines += ["| # | topic | prompt | answer |", "|---|---|---|---|"]
-    for prompt in json.loads((HERE / "prompts.json").read_text(encoding="utf-8")):
+    for prompt in prompts:
         said = answer(engine, prompt)
         print(f"{prompt['id']:2} {question(prompt)}\n   {said}", flush=True)
         lines.append(f"| {prompt['id']} | {prompt['topic']} | {cell(question(prompt))} | "

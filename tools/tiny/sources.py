@@ -118,7 +118,8 @@ def hand_words() -> set[str]:
     Animals and jobs are defined by `facts.py` from the hand-written tables instead.
     """
     out = set(lex.THING_LIST) | set(lex.PLACES) | set(lex.FOODS) | set(lex.FANTASY)
-    return out | set(lex.MASS_FOODS)
+    wide = [w for k in ("MORE_THINGS", "MORE_ANIMALS", "PERSONS", "NATURE") for w in lex.WORDS[k]]
+    return out | set(lex.MASS_FOODS) | {w for w in wide if w.isalpha()}
 
 
 def word_entries(wn: WordNet) -> list[dict[str, Any]]:

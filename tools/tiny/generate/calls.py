@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import chat, facts
+from . import asks, chat, facts, talk
 from . import lexicon as lex
 from .base import Doc, Message, Rng, assistant, fill, system, tool_result, user
-from .tools import Use, disguised, known_use, random_use, schema
+from .tools import Use, disguised, from_row, known_use, random_use, schema
 
 
 def _call(use: Use) -> dict[str, Any]:
@@ -24,10 +24,10 @@ def _think(rng: Rng, use: Use) -> str:
 
 
 def _one(rng: Rng) -> Use:
-    if rng.random() < 0.5:
+    if rng.random() < 0.35:
         return random_use(rng)
     use = known_use(rng)
-    return disguised(rng, use) if rng.random() < 0.7 else use
+    return disguised(rng, use) if "/" not in use.row and rng.random() < 0.7 else use
 
 
 def _tools(rng: Rng, use: Use) -> list[dict[str, Any]]:
@@ -59,12 +59,27 @@ def tool_doc(rng: Rng) -> Doc:
             messages += [tool_result(error), assistant(answer, "The tool reports an error.")]
         else:
             messages += [tool_result(use.result), assistant(use.answer, "The tool has answered.")]
-            if rng.random() < 0.3:
-                messages += _second(rng, tools)
+            if use.row and len(use.args) == 1 and rng.random() < 0.35:
+                messages += _again(rng, use)
+            elif rng.random() < 0.3:
+                messages += _second(rng)
     return Doc(messages, tools=tools, kind="tool")
 
 
-def _second(rng: Rng, tools: list[dict[str, Any]]) -> list[Message]:
+def _again(rng: Rng, use: Use) -> list[Message]:
+    """The same tool for another value, asked for in two words."""
+    new = from_row(rng, use.row, use)
+    value = str(next(iter(new.args.values())))
+    ask = fill(rng, "[And {v}?|How about {v}?|What about {v}?|And for {v}?|Now {v}.|The same "
+                    "for {v}, "
+               "please.|And now {v}, please.|{r}|{r}]", {"v": value, "r": new.request})  # fmt: skip
+    out = [user(ask), assistant("", _think(rng, new), [_call(new)])]
+    if rng.random() < 0.6:
+        out += [tool_result(new.result), assistant(new.answer, "The tool has answered.")]
+    return out
+
+
+def _second(rng: Rng) -> list[Message]:
     """Another turn in the same conversation: thanks, or something that needs no tool."""
     if rng.random() < 0.5:
         return [
@@ -78,10 +93,10 @@ def _second(rng: Rng, tools: list[dict[str, Any]]) -> list[Message]:
 def no_tool(rng: Rng) -> Doc:
     """Tools are there, but the question does not need them."""
     tools = _tools(rng, _one(rng))
-    if rng.random() < 0.5:
-        messages = chat.small_talk(rng, 1)
+    if rng.random() < 0.35:
+        messages = chat.small_talk(rng, 1) if rng.random() < 0.5 else talk.some(rng)
     else:
-        question, answer, think = facts.turn(rng)
+        question, answer, think = rng.choice([facts.turn, facts.fact, asks.turn, asks.fact])(rng)
         messages = [user(question), assistant(answer, "No tool is needed. " + think)]
     return Doc(messages, tools=tools, kind="tool")
 
@@ -141,5 +156,5 @@ def parallel(rng: Rng) -> Doc:
 
 
 def call_doc(rng: Rng) -> Doc:
-    make = rng.choices([tool_doc, no_tool, missing, parallel], [68, 16, 10, 6])[0]
+    make = rng.choices([tool_doc, no_tool, missing, parallel], [66, 20, 8, 6])[0]
     return make(rng)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from . import lexicon as lex
+from . import phrasing
 from .base import Doc, Message, Rng, article, assistant, cap, casual, fill, lines, plural, user
 
 
@@ -24,6 +25,9 @@ class Row:
 def rows() -> tuple[Row, ...]:
     out: list[Row] = []
     for line in lines("chat.txt"):
+        if line.startswith("+:"):
+            out[-1].users += phrasing.split(line[2:].strip())
+            continue
         users, _, answers = line.removeprefix("A:").partition("=>")
         row = Row([x.strip() for x in users.split("|")],
                   [x.strip().replace("\\n", "\n") for x in answers.split("|")])  # fmt: skip
@@ -41,7 +45,7 @@ _THINK = (
 
 
 def _say(rng: Rng, row: Row) -> list[Message]:
-    question = rng.choice(row.users)
+    question = fill(rng, rng.choice(row.users)).replace(" ?", "?").replace(" ,", ",")
     think = rng.choice(_THINK).replace("{q}", question.rstrip(".!?") + ".")
     return [user(question), assistant(rng.choice(row.answers), think)]
 
@@ -71,10 +75,9 @@ class Memory:
 
 
 def _memories(rng: Rng) -> list[Memory]:
-    name, friend = rng.sample(lex.NAMES, 2)
-    pet_name = rng.choice(lex.NAMES)
+    name, friend, pet_name = lex.any_name(rng), lex.any_name(rng), lex.any_name(rng)
     a, food, place = (rng.choice(list(x)) for x in (lex.ANIMALS, lex.FOODS, lex.PLACES))
-    col, city, job = rng.choice(lex.COLORS), rng.choice(lex.CITIES), rng.choice(list(lex.JOBS))
+    col, city, job = rng.choice(lex.COLORS), lex.any_town(rng), rng.choice(list(lex.JOBS))
     hobby, thing, day = (rng.choice(x) for x in (lex.HOBBIES, lex.THING_LIST, lex.DAYS))
     age, month = rng.randint(5, 80), rng.choice(lex.MONTHS)
     atp = f"{lex.PLACES[place]} the {place}"
@@ -215,7 +218,8 @@ def unknown(rng: Rng) -> Doc:
     first, last = rng.choice(lex.NAMES), cap(nonsense(rng))
     questions = [
         (f"What [is a|does] {word}?|What does {word} mean?|Define {word}.|Tell me about the "
-         f"{word}.|What is {article(word)}?",
+         f"{word}.|What is {article(word)}?|Do you know what {word} means?|Explain {word}.|Do you "
+         f"know the word {word}?",
          f"I do not know the word {word}.[| Perhaps it is a name, or it is misspelled.]",
          f'I have never seen "{word}".'),
         (f"What is the capital of {cap(word)}?|Where is {cap(word)}?|How many people live in "

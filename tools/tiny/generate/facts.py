@@ -6,6 +6,7 @@ The facts come from `data/facts.txt`, the animal table and the lexicon; none is 
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -63,13 +64,42 @@ _DEFINE_NOUN = ("What is {a}?", "What's {a}?", "Tell me what {a} is.", "What exa
                 "Can you tell me what {a} is?", "what is {w}")  # fmt: skip
 
 
+_THINGS = frozenset(["artifact", "organism", "person", "animal", "object", "structure", "device",
+                     "container", "location", "group", "body part", "part", "thing", "region",
+                     "organization", "unit", "area", "creature", "event", "line", "communication",
+                     "message", "writing", "document", "building", "vehicle"])  # fmt: skip
+_STUFF = frozenset(["substance", "matter", "material", "feeling", "emotion", "quality", "trait",
+                    "attribute", "state", "activity", "act", "liquid", "fluid", "cognition",
+                    "phenomenon", "process", "physical phenomenon", "property"])  # fmt: skip
+
+
+def countable(entry: dict[str, Any]) -> bool:
+    """Whether the noun takes an article: a ladder, but courage."""
+    kinds = set(entry.get("kinds", ()))
+    return entry["pos"] == "noun" and bool(kinds & _THINGS) and not kinds & _STUFF
+
+
+@lru_cache(maxsize=1)
+def _told() -> dict[str, str]:
+    """Words that a row of `facts.txt` explains: its answer is the definition."""
+    out = {}
+    for questions, answers in _facts():
+        for q in questions:
+            found = re.fullmatch(r"What is (?:an? |the )?([a-z]+)\?", q)
+            if found:
+                out[found.group(1)] = answers[0]
+    return out
+
+
 def definition_of(entry: dict[str, Any]) -> str:
     """The one sentence that defines a word: always the same, so that it can be memorised."""
     word, gloss = entry["word"], entry["gloss"]
+    if word in _told():
+        return _told()[word]
     if entry["pos"] == "noun":
         first = gloss.split()[0]
         if first in ("a", "an", "the", "any", "one", "something", "someone"):
-            return f"{cap(article(word))} is {gloss}."
+            return f"{cap(article(word) if countable(entry) else word)} is {gloss}."
         return f"{cap(word)} means {gloss}."
     if entry["pos"] == "verb":
         return f"To {word} means to {gloss}."
@@ -81,7 +111,8 @@ def definition(rng: Rng) -> Turn:
     word = entry["word"]
     quoted = rng.choice([f'"{word}"', f"'{word}'", word, word])
     forms = _DEFINE + (_DEFINE_NOUN * 2 if entry["pos"] == "noun" else ())
-    question = fill(rng, rng.choice(forms), {"q": quoted, "w": word, "a": article(word)})
+    one = article(word) if countable(entry) else word
+    question = fill(rng, rng.choice(forms), {"q": quoted, "w": word, "a": one})
     question = question.replace("  ", " ")
     answer = definition_of(entry)
     if entry.get("example") and rng.random() < 0.15:
@@ -220,13 +251,17 @@ def animal(rng: Rng) -> Turn:
 def job(rng: Rng) -> Turn:
     name, does = rng.choice(list(lex.JOBS.items()))
     one = article(name)
-    answer = f"{cap(one)} {does}." if rng.random() < 0.5 else f"{cap(one)} is a person who {does}."
     x = rng.random()
     if x < 0.25:
         return (fill(rng, "[Who|What person|Which person] {d}?", {"d": does}),
                 f"{cap(one)} {does}.", f"The job is {name}.")  # fmt: skip
     q = rng.choice(["What does {a} do?", "What is {a}?", "What is the job of {a}?", "Define {n}.",
                     "What does the word {n} mean?"])  # fmt: skip
+    answer = (
+        f"{cap(one)} {does}."
+        if " do" in q or "job" in q
+        else (f"{cap(one)} is a person who {does}.")
+    )
     return q.replace("{a}", one).replace("{n}", name), answer, f"I think of the work of {one}."
 
 

@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from .base import DATA, lines
@@ -24,7 +25,8 @@ def _words() -> dict[str, list[str]]:
         if row.startswith("= "):
             current = out.setdefault(row[2:], [])
         else:
-            current += [word.strip() for word in row.split(",") if word.strip()]
+            parts = row.split("|" if "|" in row else ",")
+            current += [word.strip() for word in parts if word.strip()]
     return out
 
 
@@ -123,3 +125,74 @@ def habitat(kind: str) -> list[str]:
 
 def pronouns(name: str) -> tuple[str, str, str]:
     return ("she", "her", "her") if name in GIRL_SET else ("he", "him", "his")
+
+
+_ONSETS = ("b", "br", "c", "ch", "d", "dr", "f", "fl", "g", "gr", "h", "j", "k", "kl", "l", "m",
+           "n", "p", "pl", "qu", "r", "s", "sh", "sk", "st", "t", "th", "tr", "v", "w", "y", "z",
+           "zh", "", "sv", "gl", "kr", "ts", "sc", "wh", "ph", "sp")  # fmt: skip
+_VOWELS = ("a", "e", "i", "o", "u", "a", "e", "i", "o", "ai", "ee", "ou", "ie", "ua", "oo", "y",
+           "ea", "au", "io")  # fmt: skip
+_CODAS = ("", "", "", "", "n", "r", "l", "s", "m", "t", "k", "nd", "rt", "ll", "ss", "x", "ng",
+          "rk", "st", "p", "ck", "th", "nz", "lm")  # fmt: skip
+_EASY_CODAS = ("", "", "", "", "n", "r", "l", "s", "m", "t", "ll", "ss")
+_TOWN_ENDS = ("ville", "berg", "ton", "stad", "burg", "ford", "ham", "dorf", "mouth", "field",
+              "haven", "port", "illa", "ovo", "ada", "ona", "ingen", "shire", "pur", "grad", "wick",
+              "by", "ia", "ara", "iz")  # fmt: skip
+
+
+def syllables(rng: Random, count: int) -> str:
+    """A word that nobody has seen; its pieces differ, so that it must be copied."""
+    if rng.random() < 0.6:  # easy to say: ba, nel, tori
+        return "".join(rng.choice("bcdfghjklmnpqrstvwxyz") + rng.choice("aeiouaeioy")
+                       + rng.choice(_EASY_CODAS) for _ in range(count))  # fmt: skip
+    return "".join(rng.choice(_ONSETS) + rng.choice(_VOWELS) + rng.choice(_CODAS)
+                   for _ in range(count))  # fmt: skip
+
+
+@lru_cache(maxsize=1)
+def _real() -> tuple[str, ...]:
+    words = [w["word"] for w in lexicon()["words"]]
+    places = [w for c in lexicon()["countries"] for w in (c["name"], c["capital"]) if w.isalpha()]
+    return tuple(w.lower() for w in [*words, *places * 4, *set(NAMES), *CITIES] if len(w) > 3)
+
+
+def blend(rng: Random) -> str:
+    """The head of one real word and the tail of another."""
+    a, b = rng.choice(_real()), rng.choice(_real())
+    return a[: rng.randint(2, max(2, len(a) - 1))] + b[-rng.randint(2, max(2, len(b) - 2)) :]
+
+
+def strange_name(rng: Random) -> str:
+    if rng.random() < 0.35:
+        return blend(rng)[:10].capitalize()
+    return syllables(rng, rng.choice([1, 2, 2, 2, 3])).capitalize()
+
+
+def strange_town(rng: Random) -> str:
+    if rng.random() < 0.3:
+        name = blend(rng)[:12].capitalize()
+    elif rng.random() < 0.45:
+        name = (syllables(rng, rng.choice([1, 1, 2])) + rng.choice(_TOWN_ENDS)).capitalize()
+    else:
+        name = syllables(rng, rng.choice([2, 2, 3, 3, 4])).capitalize()
+    x = rng.random()
+    if x < 0.1:
+        return (
+            rng.choice(["New ", "San ", "Port ", "Saint ", "Lake ", "East ", "El ", "La "]) + name
+        )
+    return name
+
+
+def any_name(rng: Random) -> str:
+    """A person's name, known or not."""
+    return strange_name(rng) if rng.random() < 0.35 else rng.choice(NAMES)
+
+
+def any_town(rng: Random) -> str:
+    """A town: well known, a capital, or made up."""
+    x = rng.random()
+    if x < 0.3:
+        return rng.choice(CITIES)
+    if x < 0.5:
+        return rng.choice(lexicon()["countries"])["capital"]
+    return strange_town(rng)

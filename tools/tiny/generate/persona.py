@@ -6,23 +6,25 @@ the other modules.
 
 from __future__ import annotations
 
-from . import chat, facts, sums, words
+from . import asks, chat, facts, sums, words
 from . import lexicon as lex
-from .base import Doc, Rng, article, assistant, cap, fill, system, user
+from .base import Doc, Rng, article, assistant, cap, fill, plural, system, user
 
 Turn = tuple[str, str, str]
 
 
 def _turn(rng: Rng) -> Turn:
     x = rng.random()
-    if x < 0.45:
+    if x < 0.25:
         return facts.turn(rng)
+    if x < 0.5:
+        return asks.turn(rng)
     if x < 0.65:
         return sums.turn(rng)
     if x < 0.75:
         return words.turn(rng)
     row = rng.choice(chat.rows())
-    return rng.choice(row.users), rng.choice(row.answers), "This is small talk."
+    return fill(rng, rng.choice(row.users)), rng.choice(row.answers), "This is small talk."
 
 
 def _style(rng: Rng) -> tuple[str, str]:
@@ -106,8 +108,12 @@ def short(rng: Rng) -> Doc:
     rule = rng.choice([
         "Answer with one word.", "Answer in one word.", "Give only the answer, no sentence.",
         "Be as short as possible.", "One word only.", "Reply with a single word.",
-        "Only the answer.", "No full sentences.",
+        "Only the answer.", "No full sentences.", "{v} [in|with] [one|a single] word[| only|, "
+                                                  "please].",
+        "[Your answers have|Every answer has|Each answer is] [only one|just one|one] word.",
+        "[Never|Do not] use more than one word[|, please].", "{v} as briefly as you can.",
     ])  # fmt: skip
+    rule = fill(rng, rule, {"v": rng.choice(["Answer", "Reply", "Respond", "Always answer"])})
     think = f"Only one word: {answer}."
     if rng.random() < 0.6:
         return Doc([system(rule), user(question), assistant(answer, think)], kind="system")
@@ -123,7 +129,11 @@ _ROLES = (
 
 def role(rng: Rng) -> Doc:
     """A role with a name; who-are-you questions follow it."""
-    name, j, a = rng.choice(lex.NAMES), rng.choice(list(lex.JOBS)), rng.choice(list(lex.ANIMALS))
+    name, j, a = lex.any_name(rng), rng.choice(list(lex.JOBS)), rng.choice(list(lex.ANIMALS))
+    if rng.random() < 0.15:
+        name = rng.choice(
+            ["Captain", "Doctor", "Professor", "Aunt", "Uncle", "Mister", "Queen"]
+        ) + (f" {name}")
     what = rng.choice(_ROLES)
     if rng.random() < 0.5:
         first, second = rng.sample(lex.ADJECTIVES_OF_CHARACTER, 2)
@@ -142,7 +152,8 @@ def role(rng: Rng) -> Doc:
     what = what.replace("a old", "an old")
     if what.startswith("a ") and what[2] in "aeio":
         what = "an " + what[2:]
-    rule = fill(rng, "[You are {w}.|Play the role of {w}.|Act as {w}.|Pretend to be {w}.]",
+    rule = fill(rng, "[You are {w}.|You are {w}.|Play the role of {w}.|Act as {w}.|Pretend to be "
+                "{w}.|Your role: {w}.|In this chat you are {w}.|From now on, you are {w}.|Be {w}.]",
                 {"w": what})  # fmt: skip
     place = rng.choice(list(lex.PLACES))
     if rng.random() < 0.3:
@@ -200,17 +211,18 @@ def fixed(rng: Rng) -> Doc:
          [("When do you open?|At what time do you open?", f"We open at {hour} o'clock."),
           (f"Are you open on {day}?|Can I come on {day}?", f"No, we are closed on {day}."),
           ("On which day are you closed?", f"We are closed on {day}.")]),
-        (f"You sell {thing}s. One {thing} costs {price} dollars. The owner is {name}.",
+        (f"You sell {plural(thing)}. One {thing} costs {price} dollars. The owner is {name}.",
          [(f"How much is a {thing}?|What does a {thing} cost?", f"One {thing} costs {price} "
            "dollars."), ("Who is the owner?|Who owns this shop?", f"The owner is {name}."),
-          ("What do you sell?", f"We sell {thing}s.")]),
+          ("What do you sell?", f"We sell {plural(thing)}.")]),
         (f"The secret code is {code}. Never tell the code.",
          [("What is the code?|Tell me the code.|What is the secret?",
            "I am sorry, I cannot tell you the code.")]),
-        (f"The user is called {name} and likes {food}s but not {food2}s.",
+        (f"The user is called {name} and likes {plural(food)} but not {plural(food2)}.",
          [("What is my name?|Who am I?", f"Your name is {name}."),
-          ("What do I like?", f"You like {food}s."), ("What do I not like?",
-           f"You do not like {food2}s."), ("What should I eat?", f"How about {article(food)}?")]),
+          ("What do I like?", f"You like {plural(food)}."), ("What do I not like?",
+           f"You do not like {plural(food2)}."), ("What should I eat?", f"How about "
+                                                                        f"{article(food)}?")]),
         (f"Today is {day}. The user is in {rng.choice(lex.CITIES)}.",
          [("What day is it?|What day is it today?|Which day is today?", f"Today is {day}."),
           ("What day is tomorrow?", f"Tomorrow is {lex.DAYS[(lex.DAYS.index(day) + 1) % 7]}.")]),

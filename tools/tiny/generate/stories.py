@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from . import lexicon as lex
+from . import phrasing
 from .base import Doc, Rng, article, assistant, cap, casual, fill, lines, plural, user
 
 _START = re.compile(r'(^|(?<=[.!?] )|(?<=\." ))([a-z])')
@@ -74,17 +75,6 @@ def plots() -> tuple[Plot, ...]:
     return tuple(out)
 
 
-@lru_cache(maxsize=1)
-def topic_things() -> tuple[str, ...]:
-    """Concrete nouns of WordNet that a story can be about, wider than our own list."""
-    good = {"artifact", "device", "container", "vehicle", "instrument", "food", "plant", "fruit",
-            "clothing", "furniture", "tool", "garment", "toy", "machine", "covering", "fabric",
-            "instrumentality", "implement", "conveyance", "decoration", "flower", "tree", "jewelry",
-            "publication", "drink", "structure"}  # fmt: skip
-    words = [w["word"] for w in lex.lexicon()["words"] if good & set(w.get("kinds", ())[:4])]
-    return tuple(w for w in words if 3 <= len(w) <= 10 and not w.endswith("s"))
-
-
 def _who(rng: Rng, child: float = 0.4) -> tuple[str, str, str, bool]:
     """(kind, name, introduction, is female) of somebody."""
     name = rng.choice(lex.STORY_NAMES if rng.random() < 0.85 else lex.NAMES)
@@ -125,7 +115,9 @@ def new_cast(rng: Rng, **fixed: str) -> Cast:
         fintro = fill(rng, "{h} [friend|best friend] {n}", {"n": friend, "h": "{his}"})
     place = rng.choice(lex.habitat(kind) if rng.random() < 0.75 else list(lex.PLACES))
     place2 = rng.choice([p for p in lex.PLACES if p != place])
-    thing = rng.choice(lex.THING_LIST) if rng.random() < 0.7 else rng.choice(topic_things())
+    thing = (
+        rng.choice(lex.THING_LIST) if rng.random() < 0.7 else rng.choice(lex.WORDS["MORE_THINGS"])
+    )
     cast = Cast(
         kind=kind, name=name, intro=intro, she=she, friend=friend or f"the {fkind}",
         friend_intro=fintro, friend_she=fshe, thing=thing,
@@ -265,7 +257,9 @@ def _request(rng: Rng, c: Cast, plot: Plot) -> tuple[str, str]:
     text = " ".join(plot.beats)
     if "{thing}" in text or "{a_thing}" in text or "{t}" in text:
         thing = f"{c.adjective} {c.thing}"
-        topics += [article(thing), article(c.kind) + " and " + article(thing), article(c.thing)]
+        topics += [article(c.kind) + " and " + article(thing)]
+        if re.search(r"\{(a_thing|thing|t)\}", plot.beats[0]):  # it is there from the beginning
+            topics += [article(thing), article(c.thing)]
     topics += [f"{article(c.kind)} {lex.PLACES[c.place]} the {c.place}"]
     if not c.friend.startswith("the "):
         topics.append(f"{c.hero if c.name else article(c.kind)} and {c.friend}")
@@ -281,6 +275,8 @@ def _request(rng: Rng, c: Cast, plot: Plot) -> tuple[str, str]:
         theme = rng.choice(_THEME_WORDS[rng.choice(themes)].split("|"))
         topics += [theme, f"{article(c.kind)} and {theme}"]
     topic = rng.choice(topics)
+    if rng.random() < 0.6:
+        return phrasing.story_request(rng, topic, False), topic
     return casual(rng, fill(rng, rng.choice(_ASK_ABOUT), {"x": topic})), topic
 
 
@@ -348,7 +344,7 @@ def follow_up(rng: Rng, c: Cast, plot: Plot, text: str) -> list[dict]:
         return another(rng)
     question, answer, think = rng.choice(options)
     slots = {"h": c.hero, "f": c.friend, "k": c.kind, "he": he, "his": his}
-    question = rng.choice(question.split("|")) if "[" not in question else question
+    question = phrasing.pick(rng, question)
     return [user(casual(rng, fill(rng, question, slots))),
             assistant(fill(rng, answer, slots), think)]  # fmt: skip
 

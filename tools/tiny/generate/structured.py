@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from . import facts, sums, wide, words
+from . import asks, facts, sums, wide, words
 from . import lexicon as lex
 from .base import Doc, Rng, article, assistant, fill, join_words, plural, qa, system, user
 
@@ -24,10 +24,10 @@ _ASK = (
 
 def _world(rng: Rng) -> World:
     """One sentence and what it says."""
-    name, other = rng.sample(lex.NAMES, 2)
+    name, other = lex.any_name(rng), lex.any_name(rng)
     he = lex.pronouns(name)[0].capitalize()
     age, n, price = rng.randint(4, 90), rng.randint(1, 20), rng.randint(1, 99)
-    city, job, col = rng.choice(lex.CITIES), rng.choice(list(lex.JOBS)), rng.choice(lex.COLORS)
+    city, job, col = lex.any_town(rng), rng.choice(list(lex.JOBS)), rng.choice(lex.COLORS)
     thing, food, an = rng.choice(lex.THING_LIST), rng.choice(lex.FOODS), rng.choice(
         list(lex.ANIMALS))  # fmt: skip
     day, month, hour = rng.choice(lex.DAYS), rng.choice(lex.MONTHS), rng.randint(1, 12)
@@ -98,7 +98,9 @@ def extract(rng: Rng) -> Doc:
     think = f"The keys are {', '.join(keys)}. I read the values from the text."
     if rng.random() < 0.2:
         rule = fill(rng, "[Always answer in JSON|You only answer with JSON|Reply with a JSON "
-                    "object] with the {k}.", {"k": named})  # fmt: skip
+                         "object|"
+                    "Every reply is JSON|All your answers are JSON objects|Your output is JSON|You "
+                    "speak JSON only,] with the {k}.", {"k": named})  # fmt: skip
         return Doc([system(rule), user(text), assistant(_dump(rng, out), think)], kind="json")
     return qa(question, _dump(rng, out), think, "json")
 
@@ -129,6 +131,13 @@ def fact_json(rng: Rng) -> Doc:
     ]  # fmt: skip
     question, out = rng.choice(rows)
     named = _keys(rng, list(out))
+    if "capital" in question and len(out) == 1 and rng.random() < 0.4:
+        own = c["name"] + ("'" if c["name"].endswith("s") else "'s")
+        text = fill(rng, "[{o} capital[, | ]as JSON with the {k}.|JSON with the {k}: {o} "
+                         "capital.|Write "
+                    "{o} capital as JSON. Use the {k}.|I need {o} capital in JSON, {k}.]",
+                    {"o": own, "k": named})  # fmt: skip
+        return qa(text, _dump(rng, out), "I need JSON with one key.", "json")
     text = fill(rng, "[{q} {a} with the {k}.|{a} with the {k}: {q}|{q} {a}. Use the {k}.|{q} {a} "
                 "and use only the {k}.|{q} Your answer must be JSON with {k}.]",
                 {"q": question, "a": rng.choice(_ASK), "k": named})  # fmt: skip
@@ -137,7 +146,9 @@ def fact_json(rng: Rng) -> Doc:
 
 def wrapped(rng: Rng) -> Doc:
     """Any question, its answer under the keys of a rule: answer, confidence, question, topic."""
-    question, answer, think = rng.choice([facts.turn, facts.country, facts.fact, sums.plain])(rng)
+    question, answer, think = rng.choice(
+        [facts.turn, facts.country, facts.fact, sums.plain, asks.turn, asks.animal]
+    )(rng)
     while "\n" in answer or len(answer) > 140:
         question, answer, think = facts.turn(rng)
     extra: dict[str, Any] = {
@@ -148,7 +159,13 @@ def wrapped(rng: Rng) -> Doc:
     out: dict[str, Any] = {main: answer}
     for key in rng.sample(list(extra), rng.choice([0, 1, 1, 2])):
         out[key] = extra[key]
-    rule = f"{rng.choice(_ASK)} with the {_keys(rng, list(out))}."
+    named = _keys(rng, list(out))
+    rule = fill(rng, "[{a} with the {k}.|{a} with the {k}.|Every answer must be JSON with the "
+                     "{k}.|Your "
+                "replies are JSON objects with the {k}.|I expect JSON that contains the "
+                "{k}.|Use JSON "
+                "for each answer, with the {k}.|Wrap each answer in JSON under the {k}.]",
+                {"a": rng.choice(_ASK), "k": named})  # fmt: skip
     think = f"{think} The keys are {', '.join(out)}."
     if rng.random() < 0.6:
         return Doc([system(rule), user(question), assistant(_dump(rng, out), think)], kind="json")

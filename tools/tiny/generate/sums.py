@@ -45,7 +45,7 @@ def plain(rng: Rng) -> Turn:
         a, result = b * q, q
         ask = fill(rng, f"[What is|How much is|Calculate] {a} divided by {b}?|".rstrip("|"))
         ask = rng.choice([ask, f"{a} / {b} = ?", f"Divide {a} by {b}.", f"{a}/{b}"])
-        answer = _say(rng, f"{a} divided by {b}", f"{a} / {b}", result, ask)
+        answer = _say(f"{a} divided by {b}", f"{a} / {b}", result, ask)
         return ask, answer, f"{b} * {q} = {a}."
     a, b = _numbers(rng, op)
     result = a + b if op == "+" else a - b if op == "-" else a * b
@@ -67,14 +67,12 @@ def plain(rng: Rng) -> Turn:
     if max(a, b) <= 20 and rng.random() < 0.15:
         forms = [f"What is {number_word(a)} {word} {number_word(b)}?"]
     ask = rng.choice(forms)
-    return ask, _say(rng, f"{a} {word} {b}", f"{a} {op} {b}", result, ask), (
+    return ask, _say(f"{a} {word} {b}", f"{a} {op} {b}", result, ask), (
         _steps(a, b, op, result))  # fmt: skip
 
 
-def _say(rng: Rng, words: str, signs: str, result: int, question: str) -> str:
+def _say(words: str, signs: str, result: int, question: str) -> str:
     """The answer in the style of the question: signs with signs, words with words."""
-    if rng.random() < 0.06:
-        return f"The answer is {result}."
     if any(c in question for c in "+-*/="):
         return f"{signs} = {result}"
     return f"{cap(words)} is {result}."
@@ -217,7 +215,7 @@ def chain(rng: Rng) -> Doc:
     """A sum and follow-ups on its result."""
     a, b = rng.randint(1, 30), rng.randint(1, 30)
     value = a + b
-    messages = [user(f"What is {a} + {b}?"),
+    messages = [user(f"What is {a} plus {b}?"),
                 assistant(f"{a} plus {b} is {value}.", _steps(a, b, "+", value))]  # fmt: skip
     for _ in range(rng.randint(1, 3)):
         k = rng.randint(1, 10)

@@ -6,11 +6,11 @@ instead of remembering it. Knows nothing about the course of a conversation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from . import chat
+from . import chat, copying
 from . import lexicon as lex
 from .base import Rng, article, fill, lines, plural
 
@@ -27,6 +27,8 @@ class Use:
     result: str
     answer: str
     required: tuple[str, ...] = ()
+    row: str = ""  # the line it was made from
+    keys: dict[str, str] = field(default_factory=dict)  # that line's keys -> this tool's
 
 
 def schema(use: Use) -> dict[str, Any]:
@@ -43,43 +45,85 @@ def schema(use: Use) -> dict[str, Any]:
 
 
 def _slots(rng: Rng) -> dict[str, str]:
-    """Fresh values for everything that `tools.txt` mentions."""
-    city, city2 = rng.sample(lex.CITIES, 2)
+    """Fresh values for everything that `tools.txt` and `intents.txt` mention."""
+    city, city2 = lex.any_town(rng), lex.any_town(rng)
     a, b = rng.randrange(1, 1000), rng.randrange(1, 1000)
     thing, food = rng.choice(lex.THING_LIST), rng.choice(lex.FOODS)
     word = rng.choice(lex.lexicon()["words"][:1500])
     country = rng.choice(lex.lexicon()["countries"][:80])
+    cur, cur2 = rng.sample(lex.WORDS["MONEY"], 2)
     return {
         "city": city, "city2": city2, "a": str(a), "b": str(b), "sum": str(a + b),
-        "product": str(a * b), "name": rng.choice(lex.NAMES), "thing": thing,
+        "product": str(a * b), "name": lex.any_name(rng), "thing": thing,
         "things": plural(thing), "Thing": thing.title(), "food": food, "foods": plural(food),
         "word": word["word"], "gloss": word["gloss"], "country": country["name"],
         "count": str(country["people"]), "sky": rng.choice(lex.WEATHER[:6]),
-        "deg": str(rng.randrange(-5, 36)), "day": rng.choice(lex.DAYS),
-        "when": f"{rng.randrange(1, 13)}:{rng.choice(['00', '15', '30', '45'])}",
+        "deg": str(rng.randrange(-9, 36)), "day": rng.choice(lex.DAYS),
+        "when": f"{rng.randrange(1, 13)}:{rng.choice(['00', '15', '30', '45', '10', '20'])}",
         "language": rng.choice(lex.WORDS["LANGUAGES"]), "made_up": chat.nonsense(rng),
-        "n": str(rng.randint(1, 50)),
-        "room": rng.choice(["kitchen", "bedroom", "bathroom", "garden", "living room", "garage"]),
+        "n": str(rng.randint(2, 99)), "cur": cur, "cur2": cur2, "code": copying.code(rng),
+        "Title": copying.title(rng), "Made": lex.strange_name(rng), "path": copying.snake(rng, 1),
+        "room": rng.choice(["kitchen", "bedroom", "bathroom", "garden", "living room", "garage",
+                            "office", "cellar", "attic", "hall"]),
     }  # fmt: skip
+
+
+_AFFIXES = ("get", "do", "my", "home", "api", "call", "run", "smart", "fetch", "tool", "new", "v2",
+            "service", "now", "helper", "fn")  # fmt: skip
+
+
+def styled(rng: Rng, name: str) -> str:
+    """A tool's name as other programmers would spell it, or any name at all."""
+    x = rng.random()
+    if x < 0.12:
+        return copying.snake(rng, rng.choice([1, 2, 2]))
+    if x < 0.3:
+        extra = rng.choice(_AFFIXES) if rng.random() < 0.6 else copying.word(rng)
+        name = rng.choice([f"{extra}_{name}", f"{name}_{extra}"])
+    parts = name.split("_")
+    y = rng.random()
+    if y < 0.14:
+        return parts[0] + "".join(p.title() for p in parts[1:])
+    if y < 0.18:
+        return "".join(p.title() for p in parts)
+    return name.replace("_", "-") if y < 0.22 else name
+
+
+def from_row(rng: Rng, row: str, like: Use | None = None) -> Use:
+    """A use of the tool of that row, under `like`'s names if given."""
+    name, about, signature, request, args, result, answer = (p.strip() for p in row.split(" :: "))
+    slots = _slots(rng)
+    wide = "/" in name
+    params: dict[str, tuple[str, str]] = {}
+    values: dict[str, Any] = {}
+    keys: dict[str, str] = {}
+    for entry in signature.split("; "):
+        given, kind, description = entry.split(" ", 2)
+        choices = given.split("/")
+        key = rng.choice(choices)
+        if wide and rng.random() < 0.12:
+            key = copying.word(rng)
+        if key in keys.values():
+            key = next((c for c in choices if c not in keys.values()), choices[0] + "2")
+        key = like.keys[choices[0]] if like else key
+        keys[choices[0]] = key
+        params[key] = kind, rng.choice(description.split("/"))
+    for entry in args.split("; "):
+        key, _, value = entry.partition("=")
+        text = fill(rng, value, slots)
+        values[keys[key]] = text if params[keys[key]][0] == "string" else int(text)
+    said = [fill(rng, text, slots) for text in (request, result, answer)]
+    if like:
+        name = like.name
+    elif wide:
+        name = styled(rng, rng.choice(name.split("/")))
+    about = rng.choice(about.split("/"))
+    return Use(name, about, params, said[0], values, said[1], said[2], row=row, keys=keys)
 
 
 def known_use(rng: Rng) -> Use:
     """One of the hand-written tools, with fresh arguments."""
-    name, about, signature, request, args, result, answer = (
-        part.strip() for part in rng.choice(lines("tools.txt")).split(" :: ")
-    )
-    slots = _slots(rng)
-    params: dict[str, tuple[str, str]] = {}
-    for entry in signature.split("; "):
-        key, kind, description = entry.split(" ", 2)
-        params[key] = kind, description
-    values: dict[str, Any] = {}
-    for entry in args.split("; "):
-        key, _, value = entry.partition("=")
-        text = fill(rng, value, slots)
-        values[key] = text if params[key][0] == "string" else int(text)
-    said = [fill(rng, text, slots) for text in (request, result, answer)]
-    return Use(name, about, params, said[0], values, said[1], said[2])
+    return from_row(rng, rng.choice(lines("intents.txt" if rng.random() < 0.75 else "tools.txt")))
 
 
 _VERBS = (
@@ -198,7 +242,9 @@ def disguised(rng: Rng, use: Use) -> Use:
     )
     params = {names[k]: v for k, v in use.params.items()}
     args = {names[k]: v for k, v in use.args.items()}
-    return Use(name, use.about, params, use.request, args, use.result, use.answer)  # fmt: skip
+    keys = {k: names[v] for k, v in use.keys.items()}
+    return Use(name, use.about, params, use.request, args, use.result, use.answer,
+               row=use.row, keys=keys)  # fmt: skip
 
 
 _DEVICE_VERBS = ("lock", "heat", "lower", "raise", "test", "play", "turn", "paint", "water", "feed",

@@ -10,7 +10,20 @@ from functools import lru_cache
 
 from . import chat, facts
 from . import lexicon as lex
-from .base import Doc, Rng, article, assistant, cap, casual, fill, lines, number_word, qa, user
+from .base import (
+    Doc,
+    Rng,
+    article,
+    assistant,
+    cap,
+    casual,
+    fill,
+    lines,
+    number_word,
+    plural,
+    qa,
+    user,
+)
 
 Group = tuple[str, str, tuple[str, ...]]
 
@@ -111,7 +124,8 @@ def about_it(rng: Rng) -> Doc:
         one, name = article(a.name), a.name
         legs = "no" if a.legs == 0 else str(a.legs)
         rows = [
-            (f"What is {one}?", "What kind of animal is it?", f"{cap(one)} is {article(a.group)}."),
+            (f"What kind of animal is {one}?", "What kind of animal is it?",
+             f"{cap(one)} is {article(a.group)}."),
             (f"What does {one} eat?", "What does it eat?|And what does it eat?",
              f"{cap(one)} eats {a.food}."),
             (f"Where does {one} live?", "Where does it live?|And where does it live?",
@@ -143,10 +157,10 @@ _CANNOT = (
      "this into {l}: the {w} is here.|Say {w} in {l}.",
      "I am sorry, I only know simple English, so I cannot translate that.",
      "I do not know other languages."),
-    ("Write a [Python|Java|C++|JavaScript] program[| that counts {w}s].|Write a function for {w}s.|"
-     "Can you write code?|Write me some code.|Program a game with {w}s.",
+    ("Write a [Python|Java|C++|JavaScript] program[| that counts {ws}].|Write a function for {ws}.|"
+     "Can you write code?|Write me some code.|Program a game with {ws}.",
      "I am sorry, I am too small to write programs.", "I cannot write code."),
-    ("Write an essay about {w}s.|Write a long article about {w}s.|Write a book about {w}s.|Write a "
+    ("Write an essay about {ws}.|Write a long article about {ws}.|Write a book about {ws}.|Write a "
      "business plan.|Write my homework.", "That is too long for me. I can write a short story or a "
      "few sentences.", "I can only write short texts."),
     ("What is {big} [times|divided by|*|/] {big2}?|What is the square root of {big}?|Calculate "
@@ -167,6 +181,7 @@ def cannot(rng: Rng) -> Doc:
     word = rng.choice(lex.lexicon()["words"][:1200])["word"]
     slots = {
         "w": word,
+        "ws": plural(word),
         "l": rng.choice(lex.WORDS["LANGUAGES"]),
         "big": str(rng.randint(1200, 99999)),
         "big2": str(rng.randint(130, 9999)),
@@ -178,10 +193,11 @@ def cannot(rng: Rng) -> Doc:
 def trivia(rng: Rng) -> Doc:
     """Questions of fact that it was never told."""
     row = rng.choice(lines("unknown.txt"))
-    slots = {"x": rng.choice(lex.THING_LIST), "n": rng.choice(lex.NAMES),
+    thing = rng.choice(lex.THING_LIST)
+    slots = {"x": thing, "xs": plural(thing), "n": rng.choice(lex.NAMES),
              "t": rng.choice(lex.CITIES), "c": rng.choice(lex.lexicon()["countries"][:80])["name"],
              "y": str(rng.randint(1200, 2024))}  # fmt: skip
     question = fill(rng, rng.choice(row.split("|")), slots)
-    answer = fill(rng, "[I do not know.|I do not know that.|I am sorry, I do not know.][| I am "
-                  "only a small model.| I cannot look it up.]")  # fmt: skip
+    answer = fill(rng, "[I do not know. I am only a small model.|I do not know. I cannot look it "
+                  "up.]")  # fmt: skip
     return qa(casual(rng, question), answer, "I have never learned this, so I say so.", "unknown")

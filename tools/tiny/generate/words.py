@@ -156,7 +156,7 @@ def sentiment(rng: Rng) -> Turn:
         "[Is this text positive or negative?|Classify the sentiment:|What is the mood "
         "of this text, positive or negative?|Is this review positive or negative?] ",
     )
-    answer = fill(rng, "[The text is {l}.|{L}.|It is {l}.]", {"l": label, "L": cap(label)})
+    answer = f"The text is {label}."
     return ask + text, answer, f"The words sound {'good' if good else 'bad'}."
 
 
