@@ -8,14 +8,17 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench import engine, kernels, load, make_mid, peers, table, worker
+from bench import engine, gpu, kernels, load, make_mid, peers, server, server_cancels, table, worker
 from bench.quality import command as quality
 
 COMMANDS = {
     "kernels": kernels,
+    "gpu": gpu,
     "engine": engine,
     "peers": peers,
     "load": load,
+    "server": server,
+    "server-cancels": server_cancels,
     "quality": quality,
     "table": table,
     "make-mid": make_mid,

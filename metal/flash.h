@@ -22,12 +22,12 @@ struct FlashShape {
     kSimdgroups = ROW_GROUPS * DIM_GROUPS_,
     kThreads = kSimdgroups * kLanes,
     kRows = ROW_GROUPS * kTileRows,
-    kBlock = 2 * kTileRows,     // tokens at a time
-    kDims = D_ / DIM_GROUPS_,   // of a simdgroup
+    kBlock = 2 * kTileRows,                                // tokens at a time
+    kDims = D_ / DIM_GROUPS_,                              // of a simdgroup
     kPatch = kDims < kBlock ? uint(kDims) : uint(kBlock),  // columns that leave through scores
-    kPitch = kDims + 8,         // elements between staged tokens
-    kScorePitch = kBlock + 4,   // floats between rows of scores
-    kWeightPitch = kBlock + 8,  // elements between rows of weights
+    kPitch = kDims + 8,                                    // elements between staged tokens
+    kScorePitch = kBlock + 4,                              // floats between rows of scores
+    kWeightPitch = kBlock + 8,                             // elements between rows of weights
     kLanesPerRow = kLanes / kTileRows,
     kTokensPerLane = kBlock / kLanesPerRow,
     // Registers allow it where a simdgroup holds few sums: the next keys and the next values are

@@ -212,7 +212,7 @@ struct GemvMemory {
 
 // A simdgroup's share of the columns: steps split, split + SPLITS, ... Its first kAhead steps can
 // be loaded before the activations are there, so that both latencies pass at once.
-enum : uint { kAhead = 2 };
+enum : uint { kAhead = 1 };
 template <class S, int R, int SPLITS>
 struct Ahead {
   typename S::Chunk chunks[kAhead][R];

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from lily.completion import Chunk as Chunk
     from lily.completion import Completion as Completion
     from lily.completion import Score as Score
+    from lily.completion import ToolCall as ToolCall
+    from lily.completion import ToolCallDelta as ToolCallDelta
     from lily.engine import Engine as Engine
     from lily.errors import Cancelled as Cancelled
     from lily.errors import ContextFull as ContextFull
@@ -47,6 +49,8 @@ _HOME = {
     "ModelError": "errors",
     "OutOfMemory": "errors",
     "SamplingParams": "sampling",
+    "ToolCall": "completion",
+    "ToolCallDelta": "completion",
 }
 
 __all__ = sorted(_HOME)

@@ -130,7 +130,10 @@ class ChatTemplate:
         caller["messages"] = normalised(messages)
         mark = _unused_char(caller)
         marker = _Marker(self._tokenizer, mark)
-        marked = {name: marker.mark(value) for name, value in caller.items()}
+        try:
+            marked = {name: marker.mark(value) for name, value in caller.items()}
+        except RecursionError as error:
+            raise InvalidInput("messages or tools nest too deep") from error
         marked["messages"] = [marker.mark_message(message) for message in caller["messages"]]
         marked["add_generation_prompt"] = True
         return template.render({**self._named_tokens, **marked}), mark

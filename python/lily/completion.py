@@ -10,7 +10,42 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-FinishReason = Literal["stop", "length", "cancelled"]
+FinishReason = Literal["stop", "length", "cancelled", "tool_calls"]
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call of a function that the caller declared.
+
+    Attributes:
+        id: made here; a tool's result names it.
+        name: one of the declared functions.
+        arguments: a JSON object as text.
+        complete: whether the model wrote the call to its end. If not, ``arguments`` is what there
+            is of it, not closed, and nobody should run it.
+    """
+
+    id: str
+    name: str
+    arguments: str
+    complete: bool = True
+
+
+@dataclass(frozen=True)
+class ToolCallDelta:
+    """More of a call.
+
+    Attributes:
+        index: which call of the answer, from 0.
+        id: in the first delta of a call; None in the others.
+        name: the same.
+        arguments: more of the JSON text; all of a call's deltas together are its arguments.
+    """
+
+    index: int
+    id: str | None
+    name: str | None
+    arguments: str
 
 
 @dataclass(frozen=True)
@@ -86,11 +121,14 @@ class Completion:
         text: the answer; for a chat without the thinking, for a raw prompt everything.
         reasoning: the thinking of a chat answer; empty if there was none.
         token_ids: every generated token, the end token too.
-        finish_reason: "stop" (end token or stop string), "length" (max_tokens or the context's
-            end) or "cancelled".
+        finish_reason: "stop" (end token or stop string), "tool_calls" (the model ended its answer,
+            and called something), "length" (max_tokens or the context's end) or "cancelled".
         stop: the stop string that was met, if one was.
         logprobs: one entry for each token, if they were asked for.
         seed: what the random draws were seeded with; None if there were none.
+        tool_calls: calls of the declared tools; none of their text is in ``text``.
+        cut: the beginning of a call that the answer ended in before its name was known; it is
+            neither text nor a call.
     """
 
     text: str
@@ -102,13 +140,17 @@ class Completion:
     timings: Timings
     logprobs: tuple[TokenLogprob, ...] | None
     seed: int | None
+    tool_calls: tuple[ToolCall, ...] = ()
+    cut: str = ""
 
     def __str__(self) -> str:
         return self.text
 
     def __repr__(self) -> str:
         short = self.text if len(self.text) <= 60 else self.text[:57] + "..."
-        return f"Completion({short!r}, {self.usage.completion_tokens} tokens, {self.finish_reason})"
+        calls = "".join(f", {call.name}()" for call in self.tool_calls)
+        tokens = f"{self.usage.completion_tokens} tokens"
+        return f"Completion({short!r}{calls}, {tokens}, {self.finish_reason})"
 
     @property
     def speed(self) -> str:
@@ -129,6 +171,8 @@ class Completion:
         if self.reasoning.strip():
             thought = block.format(";opacity:0.6", html.escape(self.reasoning.strip()))
             parts.insert(0, f"<details><summary>thinking</summary>{thought}</details>")
+        for call in self.tool_calls:
+            parts.append(block.format("", html.escape(f"{call.name}({call.arguments})")))
         parts.append(block.format(";opacity:0.6;font-size:0.85em", html.escape(self.speed)))
         return "".join(parts)
 
@@ -143,6 +187,7 @@ class Chunk:
         token_ids: the tokens taken since the last chunk.
         logprobs: their log-probabilities, if they were asked for.
         completion: the whole answer, in the last chunk; None before.
+        tool_calls: more of the calls.
     """
 
     text: str = ""
@@ -150,6 +195,7 @@ class Chunk:
     token_ids: tuple[int, ...] = ()
     logprobs: tuple[TokenLogprob, ...] = ()
     completion: Completion | None = None
+    tool_calls: tuple[ToolCallDelta, ...] = ()
 
     @property
     def finish_reason(self) -> FinishReason | None:

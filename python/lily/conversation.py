@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from lily.completion import Chunk, Completion
+from lily.completion import Chunk, Completion, ToolCall
 
 if TYPE_CHECKING:
     from lily.engine import Engine
@@ -22,6 +22,12 @@ class Conversation:
         >>> chat = engine.chat("Answer in one word.")       # doctest: +SKIP
         >>> chat.send("The capital of France?").text        # doctest: +SKIP
         'Paris'
+
+    With tools, an answer may be calls; their results go in before the next answer:
+        >>> for call in chat.send("Is it raining?").tool_calls:         # doctest: +SKIP
+        ...     chat.add_tool_result(call, weather(**json.loads(call.arguments)))
+        >>> chat.send().text                                            # doctest: +SKIP
+        'No, it is sunny.'
     """
 
     def __init__(
@@ -45,41 +51,67 @@ class Conversation:
         """Forget everything said, and begin with this system message, if one is given."""
         self.messages = [] if system is None else [{"role": "system", "content": system}]
 
-    def send(self, text: str, **params: Any) -> Completion:
-        """Say something and return the whole answer; ``params`` are fields of SamplingParams."""
+    def add_tool_result(self, call: ToolCall | str, content: str) -> None:
+        """What a called function gave; ``call`` is the call or its id."""
+        call_id = call if isinstance(call, str) else call.id
+        self.messages.append({"role": "tool", "tool_call_id": call_id, "content": content})
+
+    def send(self, text: str | None = None, **params: Any) -> Completion:
+        """Say something and return the whole answer; ``params`` are those of ``Engine.generate``.
+
+        Without ``text`` the model goes on from the history, for one after results of tools.
+        """
         completion: Completion | None = None
         for chunk in self.stream(text, **params):
             completion = chunk.completion
         assert completion is not None, "the last chunk always carries the completion"
         return completion
 
-    def stream(self, text: str, **params: Any) -> Generator[Chunk, None, None]:
+    def stream(self, text: str | None = None, **params: Any) -> Generator[Chunk, None, None]:
         """Say something and get the answer in pieces.
 
         An answer that is broken off, by closing the generator or by Ctrl-C, stays in the history
-        as far as it came; if it had not begun, the question is taken back too.
+        as far as it came; if it had not begun, the question is taken back too. Calls stay in it
+        when the answer came to its end, those that are complete.
         """
-        self.messages.append({"role": "user", "content": text})
+        if text is not None:
+            self.messages.append({"role": "user", "content": text})
         answer, reasoning = "", ""
+        calls: list[ToolCall] = []
         chunks: Generator[Chunk, None, None] | None = None
         try:
             chunks = self._engine.stream(
                 self.messages,
-                tools=self._tools,
-                enable_thinking=self._enable_thinking,
-                template_variables={"preserve_thinking": True},
-                **{**self._params, **params},
+                **{
+                    "tools": self._tools,
+                    "enable_thinking": self._enable_thinking,
+                    "template_variables": {"preserve_thinking": True},
+                    **self._params,
+                    **params,
+                },
             )
             for chunk in chunks:
                 answer += chunk.text
                 reasoning += chunk.reasoning
+                if chunk.completion is not None:
+                    calls = [call for call in chunk.completion.tool_calls if call.complete]
                 yield chunk
         finally:
             if chunks is not None:
                 chunks.close()
-            if answer or reasoning:
-                self.messages.append(
-                    {"role": "assistant", "content": answer, "reasoning_content": reasoning}
-                )
-            else:
+            if answer or reasoning or calls:
+                self.messages.append(_message(answer, reasoning, calls))
+            elif text is not None:
                 self.messages.pop()
+
+
+def _message(answer: str, reasoning: str, calls: list[ToolCall]) -> dict[str, Any]:
+    message = {"role": "assistant", "content": answer, "reasoning_content": reasoning}
+    if not calls:
+        return message
+    functions = [{"name": call.name, "arguments": call.arguments} for call in calls]
+    listed = [
+        {"id": call.id, "type": "function", "function": function}
+        for call, function in zip(calls, functions, strict=True)
+    ]
+    return {**message, "tool_calls": listed}

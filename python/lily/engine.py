@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import threading
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from lily import _native, words
 from lily.cancel import CancelToken
@@ -21,14 +20,21 @@ from lily.chat import ChatTemplate, Prompt
 from lily.completion import Chunk, Completion, Score
 from lily.conversation import Conversation
 from lily.errors import Cancelled, ContextFull, InvalidInput
-from lily.generation import Generation, Progress, Request
+from lily.generation import Generation, whole
 from lily.hub import resolve
 from lily.pool import SessionPool
+from lily.request import (
+    Progress,
+    PromptLike,
+    Request,
+    checked_ids,
+    checked_request,
+    is_messages,
+)
 from lily.sampling import SamplingParams
+from lily.structured import Structure
 from lily.tokenizer import Tokenizer, end_ids, read_json
-
-Message: TypeAlias = Mapping[str, Any]
-PromptLike: TypeAlias = "str | Sequence[Message] | Sequence[int]"
+from lily.toolcalls import ToolChoice, chosen, declared
 
 
 class Engine:
@@ -55,6 +61,7 @@ class Engine:
         self._tokenizer = Tokenizer(folder, native.vocab_size)
         self._template = ChatTemplate(folder, self._tokenizer)
         self._end_ids = end_ids(folder, self._tokenizer)
+        self._structure = Structure(self._tokenizer, self._end_ids)
         self._pool = SessionPool(native.session, max_sessions)
         self._lock = threading.Lock()
         self._running: list[_native.Cancel] = []
@@ -128,6 +135,11 @@ class Engine:
         *,
         sampling: SamplingParams | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        tool_choice: ToolChoice = "auto",
+        parallel_tool_calls: bool = True,
+        schema: Mapping[str, Any] | None = None,
+        regex: str | None = None,
+        grammar: str | None = None,
         enable_thinking: bool | None = None,
         template_variables: Mapping[str, Any] | None = None,
         cancel: CancelToken | None = None,
@@ -140,7 +152,12 @@ class Engine:
             prompt: a string is continued as it is; a list of messages goes through the chat
                 template; a list of token ids is taken as it is.
             sampling: in place of the checkpoint's defaults.
-            tools: JSON schemas of functions, for the chat template.
+            tools: JSON schemas of functions that the model may call.
+            tool_choice: "auto", "none", "required" or {"name": one of them}.
+            parallel_tool_calls: False ends the answer after one call.
+            schema: JSON schema that the answer, behind the thinking, shall fit.
+            regex: pattern that it shall match as a whole.
+            grammar: Lark grammar that it shall follow; at most one of the three.
             enable_thinking: for the chat template; None leaves its default.
             template_variables: further variables for the chat template.
             cancel: stops the answer from any thread; it then has finish_reason "cancelled".
@@ -156,18 +173,18 @@ class Engine:
             prompt,
             sampling=sampling,
             tools=tools,
+            tool_choice=tool_choice,
+            parallel_tool_calls=parallel_tool_calls,
+            schema=schema,
+            regex=regex,
+            grammar=grammar,
             enable_thinking=enable_thinking,
             template_variables=template_variables,
             cancel=cancel,
             progress=progress,
             **params,
         )
-        completion: Completion | None = None
-        with contextlib.closing(chunks):  # Ctrl-C between two chunks must free the session too
-            for chunk in chunks:
-                completion = chunk.completion
-        assert completion is not None, "the last chunk always carries the completion"
-        return completion
+        return whole(chunks)
 
     def stream(
         self,
@@ -175,6 +192,11 @@ class Engine:
         *,
         sampling: SamplingParams | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        tool_choice: ToolChoice = "auto",
+        parallel_tool_calls: bool = True,
+        schema: Mapping[str, Any] | None = None,
+        regex: str | None = None,
+        grammar: str | None = None,
         enable_thinking: bool | None = None,
         template_variables: Mapping[str, Any] | None = None,
         cancel: CancelToken | None = None,
@@ -191,9 +213,24 @@ class Engine:
             ...     print(chunk.text, end="", flush=True)
         """
         started = time.perf_counter()
+        callable_tools = declared(tools) if is_messages(prompt) else ()
+        mode, must_call = chosen(callable_tools, tool_choice)
+        if mode == "none":
+            tools, callable_tools = None, ()
         made = self._prompt(prompt, tools, enable_thinking, template_variables)
         base = self.defaults if sampling is None else sampling
-        request = self._request(made, base.replace(**params), chat=_is_messages(prompt))
+        request = checked_request(
+            made,
+            base.replace(**params),
+            rows=self._native.vocab_size,
+            context=self.max_context,
+            chat=is_messages(prompt),
+            tools=callable_tools,
+            parallel_tool_calls=parallel_tool_calls,
+            constraint=self._structure.constraint(
+                schema, regex, grammar, callable_tools, must_call, parallel_tool_calls
+            ),
+        )
         return self._run(request, cancel, progress, started)
 
     def score(self, text: PromptLike, *, cancel: CancelToken | None = None) -> Score:
@@ -234,6 +271,18 @@ class Engine:
     def detokenize(self, token_ids: Sequence[int], *, skip_special: bool = True) -> str:
         """Text of ``token_ids``."""
         return self._tokenizer.decode(token_ids, skip_special=skip_special)
+
+    def prompt_tokens(
+        self,
+        prompt: PromptLike,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        enable_thinking: bool | None = None,
+        template_variables: Mapping[str, Any] | None = None,
+    ) -> list[int]:
+        """The token ids that ``generate`` would compute for ``prompt``."""
+        made = self._prompt(prompt, tools, enable_thinking, template_variables)
+        return list(made.token_ids)
 
     def cancel_all(self) -> None:
         """Stop everything that is running now; later calls run as usual."""
@@ -291,7 +340,7 @@ class Engine:
         enable_thinking: bool | None,
         variables: Mapping[str, Any] | None,
     ) -> Prompt:
-        if _is_messages(prompt):
+        if is_messages(prompt):
             return self._template.render(
                 prompt,  # type: ignore[arg-type]
                 tools=tools,
@@ -303,23 +352,10 @@ class Engine:
         if isinstance(prompt, str):
             token_ids = self._tokenizer.encode(prompt)
         else:
-            token_ids = _checked_ids(prompt, self._native.vocab_size)
+            token_ids = checked_ids(prompt, self._native.vocab_size)
         if not token_ids:
             raise InvalidInput("the prompt is empty")
         return Prompt(token_ids)
-
-    def _request(self, prompt: Prompt, params: SamplingParams, *, chat: bool) -> Request:
-        used, context = len(prompt.token_ids), self.max_context
-        if used >= context:
-            raise ContextFull(
-                f"the prompt has {used:,} tokens and the context holds {context:,}; "
-                "at least one must be left for the answer"
-            )
-        _checked_ids(list(params.logit_bias), self._native.vocab_size)
-        if params.seed is None and params.temperature > 0:
-            params = params.replace(seed=secrets.randbits(64))
-        limit = min(params.max_tokens or context, context - used)
-        return Request(prompt, params, limit, chat)
 
     def _run(
         self,
@@ -352,26 +388,6 @@ class Engine:
                 cancel.detach(flag)
             with self._lock:
                 self._running = [other for other in self._running if other is not flag]
-
-
-def _is_messages(prompt: Any) -> bool:
-    """Whether ``prompt`` is a list of messages; a list that is empty or odd is judged as ids."""
-    return isinstance(prompt, Sequence) and bool(prompt) and isinstance(prompt[0], Mapping)
-
-
-def _checked_ids(token_ids: Any, rows: int) -> list[int]:
-    """Token ids as Python integers, all of them rows of the model's embedding."""
-    if not isinstance(token_ids, Sequence) and not hasattr(token_ids, "tolist"):
-        raise InvalidInput(
-            f"the prompt is {type(token_ids).__name__}, expected a string, messages or token ids"
-        )
-    ids = list(token_ids.tolist() if hasattr(token_ids, "tolist") else token_ids)
-    for token_id in ids:
-        if not isinstance(token_id, int) or isinstance(token_id, bool):
-            raise InvalidInput(f"the prompt holds {token_id!r}, expected messages or token ids")
-        if not 0 <= token_id < rows:
-            raise InvalidInput(f"token id {token_id} is outside the vocabulary, 0 to {rows - 1}")
-    return ids
 
 
 def _positive(name: str, value: int | None) -> int:

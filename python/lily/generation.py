@@ -6,14 +6,15 @@ what is shown when. It knows no pool, no files and no templates; whoever calls i
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lily.chat import END_THINK, THINK, Prompt
+from lily.answer import AnswerText
 from lily.completion import (
     Chunk,
     Completion,
@@ -23,32 +24,13 @@ from lily.completion import (
     Usage,
 )
 from lily.errors import Cancelled
-from lily.sampling import SamplingParams, draw, edit_logits
-from lily.stops import StopMatcher
-from lily.tokenizer import Detokenizer, Tokenizer
+from lily.request import Progress, Request
+from lily.sampling import draw, edit_logits
+from lily.structured import Constraint
+from lily.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from lily import _native
-
-Progress = Callable[[int, int], None]
-"""Called with (tokens done, tokens to do) while a prompt is computed."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What to generate.
-
-    Attributes:
-        prompt: checked: at least one token, all inside the vocabulary.
-        params: with a seed, if a random draw can happen.
-        limit: most tokens to generate, at least 1; the context's room is already in it.
-        chat: whether thinking is told apart from the answer.
-    """
-
-    prompt: Prompt
-    params: SamplingParams
-    limit: int
-    chat: bool
 
 
 class Generation:
@@ -66,6 +48,8 @@ class Generation:
         self._params = request.params
         self._prompt_ids = np.asarray(request.prompt.token_ids, np.int64)
         self._text = AnswerText(tokenizer, request)
+        self._constraint = request.constraint
+        self._own_end = False  # whether the model itself ended its answer
         self._token_ids: list[int] = []
         self._logprobs: list[TokenLogprob] = []
         self._chunked = 0  # tokens that chunks have told of
@@ -78,6 +62,12 @@ class Generation:
         self, session: _native.Session, cancel: _native.Cancel, progress: Progress | None
     ) -> Iterator[Chunk]:
         """Run on ``session``. Raises Cancelled; everything so far is then in ``last_chunk``."""
+        with self._constraint or contextlib.nullcontext():
+            yield from self._chunks(session, cancel, progress)
+
+    def _chunks(
+        self, session: _native.Session, cancel: _native.Cancel, progress: Progress | None
+    ) -> Iterator[Chunk]:
         self._prefill(session, cancel, progress)
         first = time.perf_counter()
         away = 0.0  # time that the caller spends between chunks is not the engine's
@@ -102,7 +92,9 @@ class Generation:
 
     def last_chunk(self) -> Chunk:
         """The rest of the text, and the whole Completion."""
-        self._text.finish()
+        self._text.finish(ended=self._own_end)
+        if self._own_end and any(call.complete for call in self._text.calls):
+            self._reason = "tool_calls"
         rest = self._chunk()
         prompt_tokens = len(self._request.prompt.token_ids)
         completion = Completion(
@@ -121,8 +113,10 @@ class Generation:
             ),
             logprobs=tuple(self._logprobs) if self._params.logprobs else None,
             seed=self._params.seed if self._params.temperature > 0 else None,
+            tool_calls=self._text.calls,
+            cut=self._text.cut,
         )
-        return Chunk(rest.text, rest.reasoning, rest.token_ids, rest.logprobs, completion)
+        return dataclasses.replace(rest, completion=completion)
 
     def _prefill(
         self, session: _native.Session, cancel: _native.Cancel, progress: Progress | None
@@ -147,6 +141,16 @@ class Generation:
         self._computed = len(prompt.token_ids) - self._cached
 
     def _choose(self, session: _native.Session, sampled: _native.Sampled) -> int:
+        if self._constraint is None:
+            return self._choose_freely(session, sampled)
+        if not self._text.thinking:
+            return self._choose_allowed(session, sampled, self._constraint)
+        token_id = self._choose_freely(session, sampled)
+        # The answer that was laid down is still to come, so this is the end of thinking only.
+        end_think = self._constraint.end_think
+        return end_think if token_id in self._end_ids and end_think is not None else token_id
+
+    def _choose_freely(self, session: _native.Session, sampled: _native.Sampled) -> int:
         if sampled.exact and not self._params.edits_logits:
             return sampled.token_id
         row = session.logits()
@@ -154,11 +158,31 @@ class Generation:
             row = edit_logits(row, self._params, self._prompt_ids, self._token_ids)
         return draw(row, self._params, len(self._prompt_ids) + len(self._token_ids))
 
+    def _choose_allowed(
+        self, session: _native.Session, sampled: _native.Sampled, constraint: Constraint
+    ) -> int:
+        allowed = constraint.allowed(
+            after_thinking=self._text.after_thinking, may_end=not self._params.ignore_eos
+        )
+        greedy = self._params.temperature == 0 and not self._params.edits_logits
+        if greedy and sampled.exact and allowed[sampled.token_id]:
+            return sampled.token_id
+        row = session.logits()
+        if self._params.edits_logits:
+            row = edit_logits(row, self._params, self._prompt_ids, self._token_ids)
+        ids = np.flatnonzero(allowed)
+        position = len(self._prompt_ids) + len(self._token_ids)
+        return int(ids[draw(row[ids], self._params, position)])
+
     def _accept(self, session: _native.Session, sampled: _native.Sampled, token_id: int) -> None:
         self._token_ids.append(token_id)
         if self._params.logprobs:
             self._logprobs.append(self._logprob(session, sampled.logsumexp, token_id))
-        if token_id not in self._end_ids:
+        if self._constraint is not None and not self._text.thinking:
+            self._constraint.accept(token_id)
+        if token_id not in self._end_ids and not (
+            self._constraint and self._constraint.is_end(token_id)
+        ):
             self._text.push(token_id)
 
     def _logprob(self, session: _native.Session, logsumexp: float, token_id: int) -> TokenLogprob:
@@ -179,7 +203,9 @@ class Generation:
 
     def _ended(self, token_id: int) -> bool:
         """Whether the answer is over with this token; sets the reason."""
-        if token_id in self._end_ids or self._text.stop_hit is not None:
+        complete = self._constraint is not None and self._constraint.complete
+        self._own_end = token_id in self._end_ids or complete or self._text.called
+        if self._own_end or self._text.stop_hit is not None:
             self._reason = "stop"
         elif len(self._token_ids) >= self._request.limit:
             self._reason = "length"
@@ -188,83 +214,22 @@ class Generation:
         return True
 
     def _chunk(self) -> Chunk:
-        answer, reasoning = self._text.take()
+        answer, reasoning, calls = self._text.take()
         begin, self._chunked = self._chunked, len(self._token_ids)
         return Chunk(
             answer,
             reasoning,
             tuple(self._token_ids[begin:]),
             tuple(self._logprobs[begin:]),
+            tool_calls=calls,
         )
 
 
-class AnswerText:
-    """From tokens to what may be shown: characters whole, thinking apart, stop strings cut.
-
-    Thinking is told by the control tokens ``<think>`` and ``</think>``, not by their spelling, so
-    an answer that quotes them stays an answer. Stop strings are looked for in the answer only.
-    """
-
-    def __init__(self, tokenizer: Tokenizer, request: Request) -> None:
-        self._detokenizer = Detokenizer(tokenizer)
-        self._stops = StopMatcher(request.params.stop)
-        controls = tokenizer.control_ids if request.chat else {}
-        self._turns = {controls[t]: t == THINK for t in (THINK, END_THINK) if t in controls}
-        self._thinking = request.chat and request.prompt.thinking
-        self._after_thinking = False  # newlines between </think> and the answer belong to neither
-        self._answer: list[str] = []
-        self._reasoning: list[str] = []
-        self._taken = (0, 0)
-
-    @property
-    def stop_hit(self) -> str | None:
-        """The stop string that ended the answer."""
-        return self._stops.hit
-
-    @property
-    def ready(self) -> bool:
-        """Whether there is text that ``take`` has not given yet."""
-        return self._taken != (len(self._answer), len(self._reasoning))
-
-    @property
-    def all_answer(self) -> str:
-        return "".join(self._answer)
-
-    @property
-    def all_reasoning(self) -> str:
-        return "".join(self._reasoning)
-
-    def push(self, token_id: int) -> None:
-        """Take one more token."""
-        turn = self._turns.get(token_id)
-        if turn is None:
-            self._route(self._detokenizer.push(token_id))
-            return
-        self._route(self._detokenizer.finish())
-        self._after_thinking = self._thinking and not turn
-        self._thinking = turn
-
-    def finish(self) -> None:
-        """No more tokens follow: let go of what was held back."""
-        self._route(self._detokenizer.finish())
-        self._show(self._answer, self._stops.finish())
-
-    def take(self) -> tuple[str, str]:
-        """Answer and thinking since the last ``take``."""
-        answer, reasoning = self._taken
-        self._taken = (len(self._answer), len(self._reasoning))
-        return "".join(self._answer[answer:]), "".join(self._reasoning[reasoning:])
-
-    def _route(self, text: str) -> None:
-        if self._thinking:
-            self._show(self._reasoning, text)
-            return
-        if self._after_thinking:
-            text = text.lstrip("\n")
-            self._after_thinking = not text
-        self._show(self._answer, self._stops.push(text))
-
-    @staticmethod
-    def _show(channel: list[str], text: str) -> None:
-        if text:
-            channel.append(text)
+def whole(chunks: Generator[Chunk, None, None]) -> Completion:
+    """Run an answer to its end."""
+    completion: Completion | None = None
+    with contextlib.closing(chunks):  # Ctrl-C between two chunks must free the session too
+        for chunk in chunks:
+            completion = chunk.completion
+    assert completion is not None, "the last chunk always carries the completion"
+    return completion

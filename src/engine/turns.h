@@ -2,6 +2,7 @@
 // token or chunk therefore alternate, where an ordinary mutex would let one of them run to its end.
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -13,19 +14,24 @@ class Turns {
   void lock() {
     std::unique_lock lock(mutex_);
     const uint64_t ticket = next_++;
-    changed_.wait(lock, [&] { return ticket == serving_; });
+    seats_[ticket % kSeats].wait(lock, [&] { return ticket == serving_; });
   }
   void unlock() {
+    uint64_t next;
     {
       std::lock_guard lock(mutex_);
-      ++serving_;
+      next = ++serving_;
     }
-    changed_.notify_all();
+    // All: with more threads than seats, several may sit on one.
+    seats_[next % kSeats].notify_all();
   }
 
  private:
   std::mutex mutex_;
-  std::condition_variable changed_;
+  // One seat each for so many threads: waking those whose turn it is not costs more than a small
+  // model's step.
+  static constexpr uint64_t kSeats = 16;
+  std::array<std::condition_variable, kSeats> seats_;
   uint64_t next_ = 0, serving_ = 0;
 };
 

@@ -18,8 +18,8 @@ from kernels.weights import Array, Weight, from_bf16, to_bf16
 # Odd, so that data is aligned to its own type only; NaN as floating point, so that whatever strays
 # into a guard shows in the result.
 GUARD = 61
-# GPU kernels load vectors, and the engine's tensors begin where those may; as many elements, so that
-# every type is aligned.
+# GPU kernels load vectors, and the engine's tensors begin where those may; as many elements, so
+# that every type is aligned.
 ALIGNED_GUARD = 64
 _NUMPY = {"f32": np.float32, "u32": np.uint32, "u8": np.uint8, "bf16": np.uint16, "f16": np.uint16}
 _POISON = {"f32": 0x7FC0DEAD, "u32": 0xDEADBEEF, "u8": 0xA5, "bf16": 0x7FCD, "f16": 0x7E55}

@@ -29,8 +29,9 @@ def gpu_takes(shape: tuple[int, ...]) -> bool:
 def assert_mixed(device, got, want, factor=1.0):
     """Attention's result, against the largest element.
 
-    Matrix units take queries and weights in bf16: a score of size s is off by up to BF16_ROUNDING * s
-    (a few units of `factor`), and so is its weight; weights and results are rounded once more.
+    Matrix units take queries and weights in bf16: a score of size s is off by up to
+    BF16_ROUNDING * s (a few units of `factor`), and so is its weight; weights and results are
+    rounded once more.
     """
     if device.activation_dtype == "f32":
         assert_close(got, want, tolerance=TOLERANCE * factor)

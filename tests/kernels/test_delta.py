@@ -149,7 +149,9 @@ def test_step(device, rng, shape):
     layer = make_delta(rng, *shape)
     for position in (4, 5, 1002, 1003):
         proj = layer.rows(rng, 1)
-        assert_layer(device, run_steps(device, layer, proj, position), expected(layer, proj, position))
+        assert_layer(
+            device, run_steps(device, layer, proj, position), expected(layer, proj, position)
+        )
 
 
 def test_first_tokens(device, rng):

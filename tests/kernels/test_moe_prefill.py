@@ -18,8 +18,8 @@ from kernels.weights import STORAGES, Weight, make_weight
 def assert_products(device: native.Device, got: np.ndarray, want: np.ndarray) -> None:
     """Products in a row of three, against the largest.
 
-    On bf16 matrix units every weight and activation is rounded by up to BF16_ROUNDING: an error of a few
-    of them in the mean square, and of three at the worst of thousands of elements.
+    On bf16 matrix units every weight and activation is rounded by up to BF16_ROUNDING: an error of
+    a few of them in the mean square, and of three at the worst of thousands of elements.
     """
     if device.activation_dtype == "f32":
         assert_close(got, want, tolerance=TOLERANCE)

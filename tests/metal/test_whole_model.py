@@ -1,7 +1,7 @@
 """The packaged model through the Metal kernels, thread by thread: the CPU device's greedy tokens.
 
-Every kernel that generation takes runs here in its own order and on its own outputs, at the shapes of
-a real checkpoint. Skipped, and counted so, in builds without the device "fibers".
+Every kernel that generation takes runs here in its own order and on its own outputs, at the shapes
+of a real checkpoint. Skipped, and counted so, in builds without the device "fibers".
 """
 
 from __future__ import annotations

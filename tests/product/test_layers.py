@@ -13,9 +13,13 @@ SOURCE = Path(lily.errors.__file__).parent
 LAYERS = (
     ("errors", "words"),
     ("cancel", "completion", "hub", "sampling", "stops", "template", "tokenizer"),
-    ("chat",),
-    ("generation", "pool", "conversation"),
+    ("chat", "toolcalls"),
+    ("estimate", "structured"),
+    ("request",),
+    ("answer", "pool", "conversation"),
+    ("generation",),
     ("engine",),
+    ("server",),
     ("cli",),
 )
 RANK = {name: rank for rank, row in enumerate(LAYERS) for name in row}
@@ -23,7 +27,10 @@ MAX_LINES = 400
 
 
 def modules() -> dict[str, Path]:
-    files = [*SOURCE.glob("*.py"), *(SOURCE / "cli").glob("*.py")]
+    packages = [
+        file for name in ("cli", "server", "toolcalls") for file in (SOURCE / name).glob("*.py")
+    ]
+    files = [*SOURCE.glob("*.py"), *packages]
     return {str(file.relative_to(SOURCE)): file for file in files}
 
 

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from lily.cli import bench, chat, convert, generate, info
+from lily.cli import bench, chat, convert, generate, info, serve
 from lily.errors import InvalidInput, LilyError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 app.command()(generate.generate)
 app.command()(chat.chat)
+app.command()(serve.serve)
 app.command()(info.info)
 app.command()(bench.bench)
 app.command()(convert.convert)

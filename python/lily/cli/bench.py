@@ -1,7 +1,8 @@
-"""``lily bench``: how fast a model runs here.
+"""``lily bench``: how fast a model runs here, or might run on a chip that is not here.
 
 This file owns the method: synthetic prompts that share no prefix, greedy answers that ignore the
-end token, medians over rounds after one warm-up. It uses the public engine only.
+end token, medians over rounds after one warm-up. It uses the public engine only. An estimate is
+counted by `lily.estimate`; here it is only shown.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 import statistics
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,6 +18,9 @@ import typer
 from lily.cli import options
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
     from lily.engine import Engine
 
 
@@ -28,6 +33,15 @@ def bench(
     tokens: Annotated[int, typer.Option("--tokens", min=2, help="Tokens to generate.")] = 64,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Median over these.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    model_of: Annotated[
+        str | None,
+        typer.Option(
+            "--model-of",
+            metavar="CHIP",
+            help="Measure nothing: estimate decode on an Apple chip, such as m5-max, at contexts "
+            "of --length. The model's config.json is enough.",
+        ),
+    ] = None,
     device: options.Device = "auto",
     max_context: options.MaxContext = None,
     revision: options.Revision = None,
@@ -35,6 +49,13 @@ def bench(
     threads: options.Threads = None,
 ) -> None:
     """Measure prefill and decode speed."""
+    if model_of is not None:
+        found = estimate(model_of, model, revision, length or [])
+        if as_json:
+            typer.echo(json.dumps(found, indent=2))
+        else:
+            _print_estimate(found)
+        return
     from rich.console import Console
     from rich.table import Table
 
@@ -83,3 +104,66 @@ def measure(engine: Engine, lengths: list[int], tokens: int, rounds: int) -> lis
             }
         )
     return results
+
+
+def estimate(
+    chip_name: str, model: str | None, revision: str | None, lengths: list[int]
+) -> dict[str, Any]:
+    """What `lily.estimate` counts for a checkpoint here, of which only config.json is needed."""
+    from lily import _native, hub, words
+    from lily import estimate as counted
+    from lily.errors import DownloadError, ModelError
+
+    chip = counted.find_chip(chip_name)
+    try:
+        folder = hub.resolve(model, revision=revision, offline=True)
+    except DownloadError as error:
+        raise DownloadError(f"{error}; a folder with its config.json alone is enough") from error
+    facts: Mapping[str, Any] = _native.describe(str(folder))
+    if not facts["config"]:
+        raise ModelError("\n".join(facts["problems"]))
+    config = json.loads((folder / "config.json").read_text("utf-8"))
+    at = counted.contexts(lengths, facts["config"]["max_positions"])
+    name = "lily-tiny" if model is None else words.short_name(model)
+    return {"model": name, **counted.report(chip, counted.count(facts, config), at)}
+
+
+def _print_estimate(found: Mapping[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    chip, contexts = found["chip"], found["contexts"]
+    console.print(found["estimate"], style="bold", markup=False)
+    about = f"{chip['name']}, {chip['gpu_cores']} GPU cores, {chip['gb_per_s']} GB/s"
+    variant = f" ({chip['variant']})" if chip["variant"] else ""
+    console.print(f"\n{found['model']} on {about}{variant}\n", markup=False)
+    speeds = Table("context", "MB a token", *(f"{case} tok/s" for case in found["cases"]), box=None)
+    for row in contexts:
+        figures = (f"{speed:,.0f}" for speed in row["tokens_per_s"].values())
+        speeds.add_row(f"{row['context']:,}", _megabytes(row["bytes_per_token"]), *figures)
+    _print_figures(console, speeds)
+    parts = found["bytes_by_part"]
+    total = sum(parts.values())
+    table = Table("read or written for one token, empty context", "MB", "%", box=None)
+    for part, size in [*parts.items(), ("in all", total)]:
+        table.add_row(part, _megabytes(size), f"{100 * size / total:.1f}")
+    table.add_row(
+        "for each 1,000 tokens of context", _megabytes(1000 * found["kv_bytes_per_context_token"])
+    )
+    table.add_row("dispatches", str(found["dispatches_per_token"]))
+    console.print()
+    _print_figures(console, table)
+    console.print("\nAssumed", style="bold")
+    for line in found["assumptions"]:
+        console.print(f"- {line}", markup=False)
+
+
+def _print_figures(console: Console, table: Table) -> None:
+    for column in table.columns[1:]:
+        column.justify = "right"
+    console.print(table)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f}"

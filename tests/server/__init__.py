@@ -1,0 +1,1 @@
+"""Tests of the HTTP server: real clients and raw sockets against running servers."""
