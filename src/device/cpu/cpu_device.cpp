@@ -12,9 +12,9 @@
 #include <unordered_map>
 
 #include "core/error.h"
-#include "core/host_memory.h"
 #include "cpu/kernels.h"
 #include "device/cpu/thread_pool.h"
+#include "device/host_device.h"
 
 namespace lily {
 namespace {
@@ -39,17 +39,6 @@ class OwnedMemory final : public BufferStorage {
 #endif
     return static_cast<std::byte*>(memory);
   }
-};
-
-// Kernels only read wrapped memory; the seam has no const buffers, the bindings' access says it.
-class WrappedMemory final : public BufferStorage {
- public:
-  WrappedMemory(std::shared_ptr<const void> owner, const void* mapped, size_t bytes)
-      : BufferStorage(bytes, static_cast<std::byte*>(const_cast<void*>(mapped))),
-        owner_(std::move(owner)) {}
-
- private:
-  std::shared_ptr<const void> owner_;
 };
 
 uint32_t usable_processors() {
@@ -86,7 +75,7 @@ struct CpuStep final : PreparedStep {
   std::vector<Launch> launches;
 };
 
-class CpuDevice final : public Device {
+class CpuDevice final : public HostDevice {
  public:
   explicit CpuDevice(const DeviceOptions& options)
       : table_(choose_table(options.isa)),
@@ -106,31 +95,11 @@ class CpuDevice final : public Device {
   }
   DType activation_dtype() const override { return DType::f32; }
   size_t weight_alignment_bytes() const override { return 1; }
-  uint64_t memory_total_bytes() const override { return read_host_memory().total_bytes; }
-  uint64_t memory_available_bytes() const override { return read_host_memory().available_bytes; }
 
   Buffer allocate(size_t bytes) override {
     return std::make_shared<OwnedMemory>(bytes < 1 ? 1 : bytes);
   }
-  Buffer wrap(std::shared_ptr<const void> owner, const void* mapped, size_t bytes) override {
-    return std::make_shared<WrappedMemory>(std::move(owner), mapped, bytes);
-  }
-
   void submit(const Step& step) override;
-  void wait() override {}
-
-  void read(const View& from, void* to, size_t bytes) override {
-    std::lock_guard lock(mutex_);
-    std::memcpy(to, from.slice(0, bytes).host(), bytes);
-  }
-  void write(const View& to, const void* from, size_t bytes) override {
-    std::lock_guard lock(mutex_);
-    std::memcpy(to.slice(0, bytes).host(), from, bytes);
-  }
-  void copy(const View& to, const View& from, size_t bytes) override {
-    std::lock_guard lock(mutex_);
-    std::memcpy(to.slice(0, bytes).host(), from.slice(0, bytes).host(), bytes);
-  }
 
  private:
   static constexpr uint32_t kMaxThreads = 1024;
@@ -140,7 +109,6 @@ class CpuDevice final : public Device {
   ThreadPool pool_;
   Buffer scratch_;
   std::unordered_map<std::string_view, cpu::Kernel> kernels_;
-  std::mutex mutex_;  // one step at a time: the pool is shared
 };
 
 CpuStep& CpuDevice::prepare(const Step& step) const {

@@ -13,10 +13,10 @@
 #include <unordered_map>
 
 #include "core/error.h"
-#include "core/host_memory.h"
 #include "device/cpu/thread_pool.h"
 #include "device/fibers/faults.h"
 #include "device/fibers/runner.h"
+#include "device/host_device.h"
 
 namespace lily {
 namespace {
@@ -45,16 +45,6 @@ class OwnedMemory final : public BufferStorage {
   }
 };
 
-class WrappedMemory final : public BufferStorage {
- public:
-  WrappedMemory(std::shared_ptr<const void> owner, const void* mapped, size_t bytes)
-      : BufferStorage(bytes, static_cast<std::byte*>(const_cast<void*>(mapped))),
-        owner_(std::move(owner)) {}
-
- private:
-  std::shared_ptr<const void> owner_;
-};
-
 uint64_t parse_seed(const std::string& text) {
   uint64_t seed = 1;
   const char* end = text.data() + text.size();
@@ -64,7 +54,7 @@ uint64_t parse_seed(const std::string& text) {
   return seed;
 }
 
-class FiberDevice final : public Device {
+class FiberDevice final : public HostDevice {
  public:
   explicit FiberDevice(const DeviceOptions& options)
       : pool_(options.threads ? options.threads
@@ -87,31 +77,11 @@ class FiberDevice final : public Device {
   }
   DType activation_dtype() const override { return DType::bf16; }
   size_t weight_alignment_bytes() const override { return 16; }
-  uint64_t memory_total_bytes() const override { return read_host_memory().total_bytes; }
-  uint64_t memory_available_bytes() const override { return read_host_memory().available_bytes; }
 
   Buffer allocate(size_t bytes) override {
     return std::make_shared<OwnedMemory>(bytes < 1 ? 1 : bytes);
   }
-  Buffer wrap(std::shared_ptr<const void> owner, const void* mapped, size_t bytes) override {
-    return std::make_shared<WrappedMemory>(std::move(owner), mapped, bytes);
-  }
-
   void submit(const Step& step) override;
-  void wait() override {}
-
-  void read(const View& from, void* to, size_t bytes) override {
-    std::lock_guard lock(mutex_);
-    std::memcpy(to, from.slice(0, bytes).host(), bytes);
-  }
-  void write(const View& to, const void* from, size_t bytes) override {
-    std::lock_guard lock(mutex_);
-    std::memcpy(to.slice(0, bytes).host(), from, bytes);
-  }
-  void copy(const View& to, const View& from, size_t bytes) override {
-    std::lock_guard lock(mutex_);
-    std::memmove(to.slice(0, bytes).host(), from.slice(0, bytes).host(), bytes);
-  }
 
  private:
   const Kernel& find(const Dispatch& dispatch) const;
@@ -123,7 +93,6 @@ class FiberDevice final : public Device {
   std::vector<std::unique_ptr<Runner>> runners_;  // one for each thread, made there
   std::unordered_map<std::string_view, const Kernel*> kernels_;
   uint64_t seed_;
-  std::mutex mutex_;  // one step at a time: the pool is shared
 
   // Of the dispatch that is running.
   std::vector<uint64_t> order_;  // its threadgroups

@@ -1,0 +1,26 @@
+// What devices that compute in the host's own memory share: wrapping, copies, and how much memory
+// there is. Knows no kernel.
+#pragma once
+
+#include <mutex>
+
+#include "device/device.h"
+
+namespace lily {
+
+class HostDevice : public Device {
+ public:
+  uint64_t memory_total_bytes() const override;
+  uint64_t memory_available_bytes() const override;
+  Buffer wrap(std::shared_ptr<const void> owner, const void* mapped, size_t bytes) override;
+  // Steps run before submit returns.
+  void wait() override {}
+  void read(const View& from, void* to, size_t bytes) override;
+  void write(const View& to, const void* from, size_t bytes) override;
+  void copy(const View& to, const View& from, size_t bytes) override;
+
+ protected:
+  std::mutex mutex_;  // one step or copy at a time: the threads are shared
+};
+
+}  // namespace lily
