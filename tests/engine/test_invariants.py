@@ -1,4 +1,4 @@
-"""However a prompt is cut, resumed or spread over threads: the same tokens, logits within 1e-5."""
+"""However a prompt is cut, resumed or spread over threads: the same tokens, logits within 3e-5."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from .checkpoints import QUANTISABLE, TINY, Quant, mlx_checkpoint, random_tensors, write_checkpoint
 from .test_sessions import greedy
 
-TOLERANCE = 1e-5  # at logits of standard deviation 1
+# At logits of standard deviation 1. Sums in another order: the largest difference over 3,000 random
+# cuts and thread counts was 1.07e-5; a token missed or taken twice moves logits by 1e-2 and more.
+TOLERANCE = 3e-5
 LENGTH = 70
 ANSWER = 8
 
