@@ -109,9 +109,9 @@ TEST(forward_of_the_real_model) {
   for (const uint32_t tokens : {1u, 2u, 511u, 512u}) {
     Step prefill;
     forward.record_prefill(prefill, chunk, state, tokens, 100);
-    CHECK_EQ(prefill.dispatches().size(), 1u + 30 * 14 + 10 * 14);
+    CHECK_EQ(prefill.dispatches().size(), 1u + 30 * 16 + 10 * 14);
     forward.record_logits(prefill, chunk, state, tokens - 1);
-    CHECK_EQ(prefill.dispatches().size(), 3u + 40 * 14);
+    CHECK_EQ(prefill.dispatches().size(), 3u + 30 * 16 + 10 * 14);
   }
 }
 
