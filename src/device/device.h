@@ -155,6 +155,10 @@ class Device {
   // Runs as if in order, after everything submitted before. Unknown kernels throw InvalidInput
   // here.
   virtual void submit(const Step& step) = 0;
+  // As submit, but steps that share nothing they write may be under way at once, from as many
+  // threads as the device has lanes. More, or none, are run one after another.
+  virtual uint32_t lanes() const { return 1; }
+  virtual void submit_beside(const Step& step) { submit(step); }
   // Returns when everything submitted is done; throws DeviceError naming the kernel that failed.
   virtual void wait() = 0;
 

@@ -34,7 +34,8 @@ Runtime::Runtime(std::shared_ptr<Device> device, Forward forward, DType kv_dtype
       plan_(plan),
       chunk_(make_chunk(*device_, forward_.config(), chunk_tokens)),
       cache_(plan.cache_bytes),
-      snapshot_interval_(choose_snapshot_interval()) {}
+      snapshot_interval_(choose_snapshot_interval()),
+      turns_(device_->lanes()) {}
 
 const ScoreRows& Runtime::score_rows() {
   if (!score_rows_) {

@@ -253,11 +253,14 @@ std::vector<uint32_t> Session::snapshot_places(std::span<const uint32_t> tokens,
 }
 
 void Session::run_chunk(std::span<const uint32_t> tokens, bool is_last) {
-  if (is_last && tokens.size() == 1) return decode(tokens.front());
+  if (is_last && tokens.size() == 1) {
+    if (!decode(tokens.front(), false)) refuse_logits();
+    return;
+  }
   Step step(device().tiles());
   record_chunk(step, tokens, is_last);
   run(step);
-  if (is_last) read_draw(static_cast<uint32_t>(timeline_.size() + tokens.size() - 1));
+  if (is_last) require_draw(static_cast<uint32_t>(timeline_.size() + tokens.size() - 1));
   accept(tokens);
   logits_ready_ = draw_ready_ = is_last;
 }
@@ -276,19 +279,25 @@ void Session::record_chunk(Step& step, std::span<const uint32_t> tokens, bool is
   forward().record_logits(step, chunk, *state_, count - 1);
 }
 
-void Session::decode(uint32_t token) {
+// False where the logits are not finite: the state then belongs to no timeline.
+bool Session::decode(uint32_t token, bool beside) {
   const uint32_t position = static_cast<uint32_t>(timeline_.size());
   write_cursor(token, position);
-  run(decode_step_);
-  read_draw(position);
+  run(decode_step_, beside);
+  if (!read_draw(position)) return false;
   accept({&token, 1});
   logits_ready_ = draw_ready_ = true;
+  return true;
 }
 
 // Until accept() says otherwise, the state belongs to no timeline.
-void Session::run(const Step& step) {
+void Session::run(const Step& step, bool beside) {
   sound_ = logits_ready_ = draw_ready_ = false;
-  device().submit(step);
+  if (beside) {
+    device().submit_beside(step);
+  } else {
+    device().submit(step);
+  }
   device().wait();
 }
 
@@ -307,12 +316,18 @@ void Session::write_cursor(uint32_t token, uint32_t position) {
 }
 
 // After the logits of the token at `position`.
-void Session::read_draw(uint32_t position) {
+bool Session::read_draw(uint32_t position) {
   device().read(state_->sampled().view, &sampled_, sizeof sampled_);
-  if (!std::isfinite(sampled_.logsumexp)) refuse_logits();
+  if (!std::isfinite(sampled_.logsumexp)) return false;
   if (sampled_.exact) cursor_ = Cursor{sampled_.token_id, position + 1, {0, 0}};
+  return true;
 }
 
+void Session::require_draw(uint32_t position) {
+  if (!read_draw(position)) refuse_logits();
+}
+
+// Whoever calls this is alone on the device.
 void Session::refuse_logits() {
   // Snapshots may have been taken from the same numbers.
   runtime_->cache().clear();
@@ -338,7 +353,7 @@ Draw Session::sampled() {
     write_cursor(timeline_.back(), position);
     device().submit(draw_step_);
     device().wait();
-    read_draw(position);
+    require_draw(position);
     draw_ready_ = true;
   }
   return {sampled_.token_id, sampled_.exact != 0, sampled_.logsumexp};
@@ -355,8 +370,15 @@ Draw Session::step(uint32_t token, const Cancel* cancel) {
   CallOptions options;
   options.cancel = cancel;
   check_stop(options);
-  const Turn turn(runtime_->turns());
-  decode(token);
+  bool is_finite;
+  {
+    const StepTurn turn(runtime_->turns());
+    is_finite = decode(token, turn.beside());
+  }
+  if (!is_finite) {
+    const Turn turn(runtime_->turns());
+    refuse_logits();
+  }
   return {sampled_.token_id, sampled_.exact != 0, sampled_.logsumexp};
 }
 

@@ -115,10 +115,12 @@ class Session {
   // These hold the turn already.
   void run_chunk(std::span<const uint32_t> tokens, bool is_last);
   void record_chunk(Step& step, std::span<const uint32_t> tokens, bool is_last);
-  void decode(uint32_t token);
-  void run(const Step& step);
+  bool decode(uint32_t token, bool beside);
+  void run(const Step& step, bool beside = false);
   void write_cursor(uint32_t token, uint32_t position);
-  void read_draw(uint32_t position);
+  // False, with nothing taken over, where the logits are not finite.
+  [[nodiscard]] bool read_draw(uint32_t position);
+  void require_draw(uint32_t position);
   void keep_snapshot();
   void accept(std::span<const uint32_t> tokens);
   // Calls block(begin, end) for blocks of rows of the prompt whose logits stand in score_rows().

@@ -29,7 +29,7 @@ void Session::for_logit_rows(std::span<const uint32_t> tokens, const CallOptions
       run(logits);
       block(begin, block_end);
     }
-    if (end == total) read_draw(end - 1);
+    if (end == total) require_draw(end - 1);
     accept(tokens.subspan(at, end - at));
     logits_ready_ = draw_ready_ = end == total;
     at = end;

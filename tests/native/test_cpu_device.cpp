@@ -80,13 +80,20 @@ TEST(cpu_device_gives_the_same_bits_for_any_thread_count) {
 TEST(cpu_device_serves_many_callers_at_once) {
   const auto device = open_device("cpu", {.threads = 3, .isa = {}});
   const std::vector<float> expected = run_with(1);
-  std::vector<std::vector<float>> results(4);
+  // More callers than lanes, some of whom want the whole device.
+  std::vector<std::vector<float>> results(8);
   std::vector<std::thread> callers;
-  for (std::vector<float>& result : results) {
-    callers.emplace_back([&] {
+  for (size_t caller = 0; caller < results.size(); ++caller) {
+    callers.emplace_back([&, caller] {
       Chain chain(*device);
-      for (int replay = 0; replay < 25; ++replay) device->submit(chain.step);
-      result = chain.result(*device);
+      for (int replay = 0; replay < 25; ++replay) {
+        if (caller % 4 == 0) {
+          device->submit(chain.step);
+        } else {
+          device->submit_beside(chain.step);
+        }
+      }
+      results[caller] = chain.result(*device);
     });
   }
   for (std::thread& caller : callers) caller.join();

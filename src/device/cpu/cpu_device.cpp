@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <optional>
+#include <shared_mutex>
 #include <unordered_map>
 
 #include "core/error.h"
@@ -85,6 +87,7 @@ class CpuDevice final : public HostDevice {
       throw InvalidInput("cpu: " + grouped(options.threads) + " threads asked for, at most " +
                          grouped(kMaxThreads) + " are sensible");
     }
+    for (uint32_t lane = 0; lane < pool_.num_threads(); ++lane) free_lanes_.push_back(lane);
     for (const cpu::NamedKernel& kernel : table_.kernels) kernels_.emplace(kernel.name, kernel.run);
   }
 
@@ -100,15 +103,27 @@ class CpuDevice final : public HostDevice {
     return std::make_shared<OwnedMemory>(bytes < 1 ? 1 : bytes);
   }
   void submit(const Step& step) override;
+  // A lane is a thread: the caller's.
+  uint32_t lanes() const override { return pool_.num_threads(); }
+  void submit_beside(const Step& step) override;
 
  private:
   static constexpr uint32_t kMaxThreads = 1024;
   CpuStep& prepare(const Step& step) const;
+  void refuse_forked_process() const;
+  std::byte* scratch_of(uint32_t thread) const {
+    return scratch_->host() + thread * cpu::kScratchBytes;
+  }
+  std::optional<uint32_t> take_lane();
+  void give_lane_back(uint32_t lane);
 
   const cpu::KernelTable& table_;
   ThreadPool pool_;
   Buffer scratch_;
   std::unordered_map<std::string_view, cpu::Kernel> kernels_;
+  std::shared_mutex whole_;  // the pool's step alone, or steps on lanes
+  std::mutex lanes_mutex_;
+  std::vector<uint32_t> free_lanes_;  // and with them the scratch of as many threads
 };
 
 CpuStep& CpuDevice::prepare(const Step& step) const {
@@ -131,17 +146,55 @@ CpuStep& CpuDevice::prepare(const Step& step) const {
   return *fresh;
 }
 
-void CpuDevice::submit(const Step& step) {
-  if (pool_.is_in_forked_process()) {
-    throw DeviceError(
-        "cpu: this process was forked from the one that opened the device; "
-        "load the engine in this process");
+void CpuDevice::refuse_forked_process() const {
+  if (!pool_.is_in_forked_process()) return;
+  throw DeviceError(
+      "cpu: this process was forked from the one that opened the device; "
+      "load the engine in this process");
+}
+
+std::optional<uint32_t> CpuDevice::take_lane() {
+  std::lock_guard lock(lanes_mutex_);
+  if (free_lanes_.empty()) return std::nullopt;
+  const uint32_t lane = free_lanes_.back();
+  free_lanes_.pop_back();
+  return lane;
+}
+
+void CpuDevice::give_lane_back(uint32_t lane) {
+  std::lock_guard lock(lanes_mutex_);
+  free_lanes_.push_back(lane);
+}
+
+void CpuDevice::submit_beside(const Step& step) {
+  refuse_forked_process();
+  std::shared_lock whole(whole_);
+  const std::optional<uint32_t> lane = take_lane();
+  if (!lane) {
+    whole.unlock();
+    return submit(step);
   }
+  try {
+    for (Launch& launch : prepare(step).launches) {
+      launch.next.store(0, std::memory_order_relaxed);
+      launch.run(
+          {launch.buffers.data(), launch.params, cpu::Work(&launch.next, 1), scratch_of(*lane)});
+    }
+  } catch (...) {
+    give_lane_back(*lane);
+    throw;
+  }
+  give_lane_back(*lane);
+}
+
+void CpuDevice::submit(const Step& step) {
+  refuse_forked_process();
   std::lock_guard lock(mutex_);
+  std::unique_lock whole(whole_);
   CpuStep& prepared = prepare(step);
   for (Launch& launch : prepared.launches) launch.next.store(0, std::memory_order_relaxed);
   pool_.run([&](uint32_t thread) {
-    std::byte* scratch = scratch_->host() + thread * cpu::kScratchBytes;
+    std::byte* scratch = scratch_of(thread);
     for (Launch& launch : prepared.launches) {
       if (launch.barrier_before) pool_.barrier();
       launch.run({launch.buffers.data(), launch.params,
