@@ -7,14 +7,17 @@ namespace lily {
 
 // --- Decode
 
+// Tokens of a part, but for the last, when `length` are in the context.
+inline uint part_size(uint length) {
+  return max((length + kAttentionMaxSplits - 1) / kAttentionMaxSplits, uint(kAttentionSplitTokens));
+}
 // Tokens of part `split` when `length` tokens are in the context. Depends on the length alone, so
 // that every device cuts alike.
 struct Part {
   uint begin, end;
 };
 inline Part part_of(uint length, uint split) {
-  const uint size =
-      max((length + kAttentionMaxSplits - 1) / kAttentionMaxSplits, uint(kAttentionSplitTokens));
+  const uint size = part_size(length);
   const uint begin = min(split * size, length);
   return {begin, min(begin + size, length)};
 }
@@ -110,8 +113,7 @@ enum : uint { kMergeThreads = 256, kMergeDims = 64, kMergeShares = kMergeThreads
   LILY_THREADGROUP(float, shares, kMergeThreads);
   const uint length = cursor->position + 1, head = group.x, pitch = p.head_dim + 2;
   device const float* parts = partial + ulong(head) * kAttentionMaxSplits * pitch;
-  const uint size =
-      max((length + kAttentionMaxSplits - 1) / kAttentionMaxSplits, uint(kAttentionSplitTokens));
+  const uint size = part_size(length);
   const uint splits = (length + size - 1) / size;
   float highest = lowest();
   for (uint s = lane; s < splits; s += kLanes)

@@ -105,7 +105,7 @@ template <class S>
     rows[i] = row_of<S>(gates, base + n);
     rows[kPairs + i] = row_of<S>(ups, base + n);
   }
-  Ahead<S, 2 * kPairs, 1> ahead;
+  Ahead<S, 2 * kPairs> ahead;
   ahead.load(rows, gates, 0, min(p.hidden, uint(kSlabColumns)), 0, lane);
   float acc[2 * kPairs];
   gemv_staged<S, 2 * kPairs, 1>(rows, gates, x, gain, p.eps, {slab, partial}, thread_index, lane,
@@ -133,7 +133,7 @@ inline void down_slots(Stored down, device const uint* ids, device const float* 
     float part[kDownRows];
     LILY_UNROLL
     for (uint r = 0; r < kDownRows; ++r) part[r] = 0.0f;
-    Ahead<S, kDownRows, 1> ahead;
+    Ahead<S, kDownRows> ahead;
     ahead.load(rows, down, 0, down.cols, 0, lane);
     multiply_slab<S, kDownRows, 1>(rows, down, 0, down.cols, slab + (slot - first_slot) * pitch, 0,
                                    lane, ahead, part);

@@ -43,7 +43,7 @@ template <class S>
       rows[r] = row_of<S>(lm_head, min(first + at + r, p.vocab - 1));
       acc[r] = 0.0f;
     }
-    Ahead<S, kRowsAtOnce, 1> ahead;
+    Ahead<S, kRowsAtOnce> ahead;
     ahead.load(rows, lm_head, 0, p.hidden, 0, lane);
     multiply_slab<S, kRowsAtOnce, 1>(rows, lm_head, 0, p.hidden, slab, 0, lane, ahead, acc);
     LILY_UNROLL

@@ -210,31 +210,28 @@ struct GemvMemory {
   threadgroup float* partial;  // [kGemvSimdgroups * (R + 1)]
 };
 
-// A simdgroup's share of the columns: steps split, split + SPLITS, ... Its first kAhead steps can
-// be loaded before the activations are there, so that both latencies pass at once.
-enum : uint { kAhead = 1 };
-template <class S, int R, int SPLITS>
+// What a simdgroup holds of its next step of columns: it can be loaded before the activations are
+// there, so that both latencies pass at once. (Two steps cost more registers than they gain.)
+template <class S, int R>
 struct Ahead {
-  typename S::Chunk chunks[kAhead][R];
+  typename S::Chunk chunks[R];
 
-  void load(thread const Row (&rows)[R], Stored matrix, uint first_column, uint columns, uint split,
+  void load(thread const Row (&rows)[R], Stored matrix, uint first_column, uint columns, uint step,
             uint lane) thread {
+    const uint k = (step * kLanes + lane) * S::kCodes;
+    if (k >= columns || !loads_vectors<S>(matrix.cols)) return;
     LILY_UNROLL
-    for (uint i = 0; i < kAhead; ++i) {
-      const uint k = ((split + i * SPLITS) * kLanes + lane) * S::kCodes;
-      if (k >= columns || !loads_vectors<S>(matrix.cols)) continue;
-      LILY_UNROLL
-      for (int r = 0; r < R; ++r) {
-        load_chunk<S>(chunks[i][r], rows[r], first_column + k, matrix.group_size);
-      }
+    for (int r = 0; r < R; ++r) {
+      load_chunk<S>(chunks[r], rows[r], first_column + k, matrix.group_size);
     }
   }
 };
 
+// The simdgroup's share of a slab: steps split, split + SPLITS, ..., the first of them loaded.
 template <class S, int R, int SPLITS>
 inline void multiply_slab(thread const Row (&rows)[R], Stored matrix, uint first_column,
                           uint columns, threadgroup const float* slab, uint split, uint lane,
-                          thread Ahead<S, R, SPLITS>& ahead, thread float (&acc)[R]) {
+                          thread Ahead<S, R>& ahead, thread float (&acc)[R]) {
   enum : uint { kStep = kLanes * S::kCodes };
   if (!loads_vectors<S>(matrix.cols)) {
     for (uint k = split * kLanes + lane; k < columns; k += SPLITS * kLanes) {
@@ -245,16 +242,10 @@ inline void multiply_slab(thread const Row (&rows)[R], Stored matrix, uint first
     }
     return;
   }
-  for (uint step = split; step * kStep < columns; step += kAhead * SPLITS) {
-    if (step != split) {
-      ahead.load(rows, matrix, first_column + step * kStep, columns - step * kStep, 0, lane);
-    }
-    LILY_UNROLL
-    for (uint i = 0; i < kAhead; ++i) {
-      const uint at = step + i * SPLITS;
-      if (at * kStep + lane * S::kCodes >= columns) continue;
-      multiply_chunks<S, R>(ahead.chunks[i], slab + at * kStep, lane, acc);
-    }
+  for (uint step = split; step * kStep < columns; step += SPLITS) {
+    if (step != split) ahead.load(rows, matrix, first_column, columns, step, lane);
+    if (step * kStep + lane * S::kCodes >= columns) continue;
+    multiply_chunks<S, R>(ahead.chunks, slab + step * kStep, lane, acc);
   }
 }
 
@@ -308,7 +299,7 @@ inline float stage(device const X* x, device const float* gain, uint columns,
 template <class S, int R, int SPLITS, class X>
 inline void gemv_staged(thread const Row (&rows)[R], Stored matrix, device const X* x,
                         device const float* gain, float eps, GemvMemory memory, uint thread_index,
-                        uint lane, uint simdgroup, thread Ahead<S, R, SPLITS>& ahead, float squares,
+                        uint lane, uint simdgroup, thread Ahead<S, R>& ahead, float squares,
                         thread float (&acc)[R]) {
   const uint split = simdgroup % SPLITS;
   LILY_UNROLL
@@ -359,7 +350,7 @@ inline void gemv(thread const Row (&rows)[R], Stored matrix, device const X* x,
                  device const float* gain, float eps, GemvMemory memory, uint thread_index,
                  uint lane, uint simdgroup, thread float (&acc)[R]) {
   const uint columns = min(matrix.cols, uint(kSlabColumns));
-  Ahead<S, R, SPLITS> ahead;
+  Ahead<S, R> ahead;
   ahead.load(rows, matrix, 0, columns, simdgroup % SPLITS, lane);
   const float squares = stage<S>(x, gain, columns, memory.slab, thread_index);
   gemv_staged<S, R, SPLITS>(rows, matrix, x, gain, eps, memory, thread_index, lane, simdgroup,

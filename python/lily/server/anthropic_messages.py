@@ -87,16 +87,11 @@ async def count(context: Context, request: Request) -> Response:
 
 def _warnings(asked: MessagesRequest, context: Context) -> list[str]:
     """What is not done as it was asked for."""
-    found = unknown_fields(asked)
     card = context.card
-    if asked.model is not None and asked.model != card.name:
-        found.append(f"model {asked.model[:80]!r} is not here; {card.name} answers")
+    found = [*unknown_fields(asked), *card.other_model(asked.model)]
     if asked.thinking is not None and asked.thinking.budget_tokens is not None:
         found.append("thinking.budget_tokens is not enforced; max_tokens is")
-    if asked.max_tokens > card.max_context:
-        held = f"the context holds {card.max_context} tokens"
-        found.append(f"max_tokens {asked.max_tokens} is clamped: {held}")
-    return found
+    return [*found, *card.clamped("max_tokens", asked.max_tokens)]
 
 
 class _Run:
@@ -116,11 +111,7 @@ class _Run:
     async def whole(self) -> dict[str, Any]:
         """The body of an answer that is not streamed."""
         async with await self._context.core.start(self._asked.job()) as answer:
-            async for event in answer:
-                if isinstance(event, Chunk):
-                    for _ in self._blocks.take(event):
-                        pass
-        done = self._blocks.done
+            done = await self._blocks.take_all(answer)
         return {
             **self._head,
             "content": [_content(block) for block in self._blocks.all],

@@ -6,11 +6,12 @@ items rather than one message. It knows no API's shapes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from lily.completion import Chunk, Completion, ToolCallDelta
+from lily.server.answer import Event
 from lily.server.openai_shapes import AnswerTokens
 
 
@@ -80,6 +81,14 @@ class Blocks:
         if chunk.completion is not None:
             self.completion = chunk.completion
             yield from self._finish(chunk.completion)
+
+    async def take_all(self, events: AsyncIterable[Event]) -> Completion:
+        """All chunks of an answer whose steps nobody wants to hear of."""
+        async for event in events:
+            if isinstance(event, Chunk):
+                for _ in self.take(event):
+                    pass
+        return self.done
 
     def _more(self, kind: Literal["thinking", "text", "call"], text: str) -> Iterator[Step]:
         if not text:

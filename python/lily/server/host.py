@@ -32,6 +32,18 @@ class Card:
     description: str
     created: int
 
+    def other_model(self, asked: str | None) -> list[str]:
+        """A warning where another model was asked for: any name is accepted."""
+        if asked is None or asked == self.name:
+            return []
+        return [f"model {asked[:80]!r} is not here; {self.name} answers"]
+
+    def clamped(self, field: str, limit: int | None) -> list[str]:
+        """A warning where ``field`` asks for more tokens than the context holds."""
+        if limit is None or limit <= self.max_context:
+            return []
+        return [f"{field} {limit} is clamped: the context holds {self.max_context} tokens"]
+
 
 class ModelHost:
     """Loads the engine with ``load`` (in a thread) and keeps it while it is used.

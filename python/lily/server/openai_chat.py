@@ -178,20 +178,15 @@ class _Run:
             except Exception as error:
                 yield sse(openai_body(noted(error)))
                 return
-            if self._with_usage:
+            if self._asked.wants_usage:
                 yield sse({**self._head, "choices": [], "usage": self._usage()})
             yield DONE
 
     async def _start(self, index: int) -> Answer:
         return await self._context.core.start(self._asked.job(index), admitted=index > 0)
 
-    @property
-    def _with_usage(self) -> bool:
-        options = self._asked.stream_options
-        return options is not None and bool(options.include_usage)
-
     def _chunk(self, choice: dict[str, Any], **more: Any) -> bytes:
-        nothing = {"usage": None} if self._with_usage else {}
+        nothing = {"usage": None} if self._asked.wants_usage else {}
         return sse({**self._head, "choices": [choice], **nothing, **more})
 
     @property

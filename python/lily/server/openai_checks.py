@@ -32,12 +32,8 @@ def check_bias(asked: Sampled, card: Card) -> None:
 
 def warnings(asked: Sampled, card: Card) -> list[str]:
     """What is not done as it was asked for."""
-    found = unknown_fields(asked)
-    if asked.model is not None and asked.model != card.name:
-        found.append(f"model {asked.model[:80]!r} is not here; {card.name} answers")
     limit = asked.max_tokens
     if isinstance(asked, ChatRequest):
         limit = asked.max_completion_tokens or limit
-    if limit is not None and limit > card.max_context:
-        found.append(f"max_tokens {limit} is clamped: the context holds {card.max_context} tokens")
-    return found
+    clamped = card.clamped("max_tokens", limit)
+    return [*unknown_fields(asked), *card.other_model(asked.model), *clamped]

@@ -107,7 +107,7 @@ class _Run:
                 raise
             yield sse(openai_body(noted(error)))
             return
-        if self._with_usage:
+        if self._asked.wants_usage:
             yield sse({**self._head, "choices": [], "usage": self._usage()})
         yield DONE
 
@@ -138,13 +138,8 @@ class _Run:
         said = completion_logprobs(tokens, offset) if wanted else None
         return {"index": index, "text": text, "logprobs": said, "finish_reason": reason}
 
-    @property
-    def _with_usage(self) -> bool:
-        options = self._asked.stream_options
-        return options is not None and bool(options.include_usage)
-
     def _chunk(self, choice: dict[str, Any], **more: Any) -> bytes:
-        nothing = {"usage": None} if self._with_usage else {}
+        nothing = {"usage": None} if self._asked.wants_usage else {}
         return sse({**self._head, "choices": [choice], **nothing, **more})
 
     def _usage(self) -> dict[str, Any]:

@@ -76,6 +76,11 @@ class Sampled(_Strict):
             return body
         return {key: value for key, value in body.items() if key not in _HARMLESS}
 
+    @property
+    def wants_usage(self) -> bool:
+        """Whether a stream ends with a count of its tokens."""
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
+
     def sampling(self, choice: int) -> dict[str, Any]:
         """Fields of SamplingParams for one of ``n`` choices; later ones have seeds of their own."""
         names = ("temperature", "top_p", "min_p", "presence_penalty", "frequency_penalty")

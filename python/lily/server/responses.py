@@ -56,14 +56,13 @@ async def create(context: Context, request: Request) -> Response:
 
 def _warnings(asked: ResponsesRequest, context: Context) -> list[str]:
     """What is not done as it was asked for."""
-    found, card = [*unknown_fields(asked), *asked.not_done], context.card
-    if asked.model is not None and asked.model != card.name:
-        found.append(f"model {asked.model[:80]!r} is not here; {card.name} answers")
-    limit = asked.max_output_tokens
-    if limit is not None and limit > card.max_context:
-        held = f"the context holds {card.max_context} tokens"
-        found.append(f"max_output_tokens {limit} is clamped: {held}")
-    return found
+    card = context.card
+    return [
+        *unknown_fields(asked),
+        *asked.not_done,
+        *card.other_model(asked.model),
+        *card.clamped("max_output_tokens", asked.max_output_tokens),
+    ]
 
 
 class _Run:
@@ -86,11 +85,7 @@ class _Run:
     async def whole(self) -> dict[str, Any]:
         """The body of an answer that is not streamed."""
         async with await self._context.core.start(self._asked.job()) as answer:
-            async for event in answer:
-                if isinstance(event, Chunk):
-                    for _ in self._blocks.take(event):
-                        pass
-        return self._ended(self._blocks.done)
+            return self._ended(await self._blocks.take_all(answer))
 
     async def events(self) -> AsyncGenerator[bytes, None]:
         """The events of a stream; raises before the first if the job cannot be done."""

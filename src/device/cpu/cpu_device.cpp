@@ -169,20 +169,16 @@ void CpuDevice::give_lane_back(uint32_t lane) {
 void CpuDevice::submit_beside(const Step& step) {
   refuse_forked_process();
   std::shared_lock whole(whole_);
+  CpuStep& prepared = prepare(step);  // may throw, so it comes before the lane
   const std::optional<uint32_t> lane = take_lane();
   if (!lane) {
     whole.unlock();
     return submit(step);
   }
-  try {
-    for (Launch& launch : prepare(step).launches) {
-      launch.next.store(0, std::memory_order_relaxed);
-      launch.run(
-          {launch.buffers.data(), launch.params, cpu::Work(&launch.next, 1), scratch_of(*lane)});
-    }
-  } catch (...) {
-    give_lane_back(*lane);
-    throw;
+  for (Launch& launch : prepared.launches) {
+    launch.next.store(0, std::memory_order_relaxed);
+    launch.run(
+        {launch.buffers.data(), launch.params, cpu::Work(&launch.next, 1), scratch_of(*lane)});
   }
   give_lane_back(*lane);
 }
