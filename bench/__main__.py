@@ -8,7 +8,23 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench import engine, gpu, kernels, load, make_mid, peers, server, server_cancels, table, worker
+from bench import (
+    engine,
+    full_gguf,
+    full_model,
+    gpu,
+    kernels,
+    lengths,
+    load,
+    make_mid,
+    peers,
+    resident,
+    server,
+    server_cancels,
+    soak,
+    table,
+    worker,
+)
 from bench.quality import command as quality
 
 COMMANDS = {
@@ -22,6 +38,11 @@ COMMANDS = {
     "quality": quality,
     "table": table,
     "make-mid": make_mid,
+    "make-full": full_model,
+    "make-gguf": full_gguf,
+    "lengths": lengths,
+    "soak": soak,
+    "resident": resident,
     "worker": worker,
 }
 

@@ -47,7 +47,7 @@ def write_checkpoint(folder: Path, shape: ModelShape, seed: int = 0) -> None:
     config["eos_token_id"] = end
     write_index(folder, {name: tensors}, config)
     write_json(folder / "generation_config.json", {"eos_token_id": end, "do_sample": False})
-    _write_tokenizer(folder, shape.vocab)
+    write_tokenizer(folder, shape.vocab)
 
 
 def random_tensor(spec: TensorSpec, seed: int) -> NDArray[np.uint16]:
@@ -89,7 +89,8 @@ def _byte_names() -> dict[int, str]:
     return names | {byte: chr(256 + place) for place, byte in enumerate(hidden)}
 
 
-def _write_tokenizer(folder: Path, vocab: int) -> None:
+def write_tokenizer(folder: Path, vocab: int) -> None:
+    """One byte a token, then words that no text holds."""
     names = _byte_names()
     ids = {names[byte]: byte for byte in range(256)}
     ids["th"] = len(ids)  # llama.cpp wants at least one merge

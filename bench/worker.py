@@ -59,15 +59,21 @@ def synthetic_ids(count: int, vocab: int, prompt: int = 0) -> NDArray[np.uint32]
 class LilySession:
     """Lily's native session, with prompts that share nothing with what it has seen."""
 
-    def __init__(self, model: str, *, threads: int, context: int) -> None:
+    def __init__(self, model: str, *, threads: int, context: int, device: str = "auto") -> None:
         from lily import _native
 
         # No prefix cache: what it gives is another benchmark's subject.
-        self._engine = _native.Engine(model, max_context=context, cache_bytes=0, threads=threads)
+        self._engine = _native.Engine(
+            model, device=device, max_context=context, cache_bytes=0, threads=threads
+        )
         self.description = self._engine.device_description
         self._session = self._engine.session()
         self._session.set_sampler(temperature=0.0, top_k=0, top_p=1.0, min_p=0.0, seed=0)
         self._vocab = self._engine.vocab_size
+
+    def plan(self) -> dict[str, int]:
+        """The engine's memory plan."""
+        return self._engine.plan()
 
     def prefill(self, tokens: int, prompt: int) -> float:
         """Seconds until the logits of the last token are ready."""
@@ -84,7 +90,11 @@ class LilySession:
 
     def decode(self, tokens: int, context: int, prompt: int) -> tuple[float, list[int]]:
         """(seconds, greedy tokens) of `tokens` steps after a prompt of `context`, at least 1."""
-        self.prefill(max(context, 1), prompt)
+        return self.generate(max(context, 1), tokens, prompt)[1:]
+
+    def generate(self, context: int, tokens: int, prompt: int) -> tuple[float, float, list[int]]:
+        """(seconds to the first token, seconds of the steps, their greedy tokens)."""
+        first = self.prefill(context, prompt)
         token, found = self._session.sampled().token_id, []
 
         def steps() -> None:
@@ -93,7 +103,7 @@ class LilySession:
                 token = self._session.step(token).token_id
                 found.append(token)
 
-        return timed(steps), found
+        return first, timed(steps), found
 
 
 def _lily(arguments: argparse.Namespace, test: Test) -> dict[str, Any]:
