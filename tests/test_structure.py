@@ -32,7 +32,14 @@ CPP_LAYERS = {
 READS_PARAMS = {"cpu", "ops", "model", "engine", "bindings"}  # metal/params.h
 
 # Python modules from the top; those not named stand at the bottom, beside errors and tokenizer.
-PYTHON_LAYERS = [("__main__",), ("cli",), ("server",), ("hybrid",), ("engine",)]
+PYTHON_LAYERS = [
+    ("__main__",),
+    ("cli",),
+    ("batch", "integrations"),
+    ("server",),
+    ("hybrid",),
+    ("engine",),
+]
 
 
 @cache

@@ -1,6 +1,8 @@
-"""The kinds of private things that the gate knows: categories of spans, topics and subjects of texts.
+"""The kinds of private things that the gate knows: categories of spans, topics and subjects of
+texts.
 
-This file owns the names, which settings, logs and answers use. It knows neither detectors nor policy.
+This file owns the names, which settings, logs and answers use. It knows neither detectors nor
+policy.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ class Category(str, Enum):
     ORGANIZATION = "organization"
     DATE_OF_BIRTH = "date_of_birth"
     AGE = "age"
-    DEMOGRAPHIC = "demographic"  # nationality, ethnicity, religion, orientation, occupation of a person
+    DEMOGRAPHIC = "demographic"  # nationality, ethnicity, religion, orientation, occupation
     # where and when
     ADDRESS = "address"  # street level, postal codes with their place
     LOCATION = "location"  # city, region, country, place

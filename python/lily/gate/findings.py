@@ -1,7 +1,7 @@
 """What the gate says: outcomes, categories, findings, verdicts.
 
-This file owns the words and knows no detector and no rule of the policy. A finding holds offsets and
-never text, so that findings may be logged.
+This file owns the words and knows no detector and no rule of the policy. A finding holds offsets
+and never text, so that findings may be logged.
 """
 
 from __future__ import annotations
@@ -12,7 +12,16 @@ from enum import Enum
 
 from lily.gate.categories import Category, Subject, Topic
 
-__all__ = ["Category", "Finding", "Outcome", "Source", "Subject", "Topic", "TopicFinding", "Verdict"]
+__all__ = [
+    "Category",
+    "Finding",
+    "Outcome",
+    "Source",
+    "Subject",
+    "Topic",
+    "TopicFinding",
+    "Verdict",
+]
 
 
 class Outcome(str, Enum):
@@ -75,15 +84,15 @@ class TopicFinding:
 class Verdict:
     """The answer of `Gate.inspect`.
 
-    `masked` is the text with placeholders (equal to `text` where nothing is masked); `mapping` leads from
-    placeholder to original for those that may be restored. Secrets are never in it.
+    `masked` is the text with placeholders (equal to `text` where nothing is masked); `mapping`
+    leads from placeholder to original for those that may be restored. Secrets are never in it.
     """
 
     outcome: Outcome
     destination: str
     findings: tuple[Finding, ...]
     topics: tuple[TopicFinding, ...]
-    reasons: tuple[str, ...]  # sentences a person can read, strictest first; they quote no private text
+    reasons: tuple[str, ...]  # sentences, strictest first; they quote nothing private
     rules: tuple[str, ...]  # ids of the policy's rules that decided, strictest first
     masked: str
     mapping: Mapping[str, str] = field(default_factory=dict, repr=False)

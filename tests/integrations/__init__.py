@@ -1,0 +1,1 @@
+"""Tests of Lily inside other frameworks."""
