@@ -13,6 +13,9 @@ from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from lily.machine import available_memory_bytes as available_memory_bytes
+from lily.machine import chip, memory_bytes
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # Instruction sets that decide which kernels run, here or in a peer.
@@ -27,13 +30,13 @@ def facts() -> dict[str, object]:
     """Everything that belongs next to a figure, as it is now."""
     return {
         "utc": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M:%S"),
-        "cpu": cpu_model(),
+        "cpu": chip(),
         "isa": isa_flags(),
         "cores": os.cpu_count(),
         "usable_cores": usable_cores(),
         "virtual_machine": "hypervisor" in _cpu_flags(),
         "last_level_cache_bytes": last_level_cache_bytes(),
-        "memory_bytes": total_memory_bytes(),
+        "memory_bytes": memory_bytes(),
         "os": operating_system(),
         "load_average_at_start": load_average(),
         "commit": commit(),
@@ -82,14 +85,6 @@ def usable_cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def cpu_model() -> str:
-    """The processor's own name."""
-    for line in _cpu_info():
-        if line.startswith(("model name", "Model")):
-            return line.split(":", 1)[1].strip()
-    return _sysctl("machdep.cpu.brand_string") or platform.processor() or "unknown"
-
-
 def operating_system() -> str:
     """System, version to the minor number, and architecture."""
     release = ".".join(platform.release().split(".")[:2])
@@ -112,19 +107,6 @@ def last_level_cache_bytes() -> int | None:
     if not sizes and (text := _sysctl("hw.l2cachesize")):
         sizes.append(int(text))
     return max(sizes, default=None)
-
-
-def total_memory_bytes() -> int:
-    """Physical memory."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def available_memory_bytes() -> int:
-    """What could be allocated now without swapping; elsewhere than on Linux, half of everything."""
-    for line in _lines(Path("/proc/meminfo")):
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return total_memory_bytes() // 2
 
 
 def resident_bytes() -> dict[str, int]:

@@ -8,50 +8,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from lily.doctor import shapes as checked
 
-@dataclass(frozen=True)
-class ModelShape:
-    """Every number that decides the shape of a tensor."""
 
-    hidden: int
+@dataclass(frozen=True, kw_only=True)
+class ModelShape(checked.ModelShape):
+    """The shapes of single kernels, and the numbers that make a whole model of them."""
+
     layers: int
-    q_heads: int
-    kv_heads: int
-    head_dim: int
-    key_heads: int
-    value_heads: int
-    key_dim: int
-    value_dim: int
-    experts: int
-    slots: int
-    width: int
-    shared_width: int
-    vocab: int
     max_positions: int = 32768
-    conv_width: int = 4
     attention_interval: int = 4
     rope_theta: float = 1e7
     rms_eps: float = 1e-6
 
     @property
-    def channels(self) -> int:
-        """Channels of the delta net's convolution: q, k and v."""
-        return 2 * self.key_heads * self.key_dim + self.value_width
-
-    @property
-    def value_width(self) -> int:
-        """All value heads of the delta net side by side."""
-        return self.value_heads * self.value_dim
-
-    @property
-    def delta_columns(self) -> int:
-        """A row of the delta net's projections: qkv, z, b, a."""
-        return self.channels + self.value_width + 2 * self.value_heads
-
-    @property
-    def q_width(self) -> int:
-        """All query heads side by side."""
-        return self.q_heads * self.head_dim
+    def shared_width(self) -> int:
+        """Of the shared expert: as wide as one of the others, in all these models."""
+        return self.width
 
     @property
     def kv_width(self) -> int:
@@ -59,14 +32,14 @@ class ModelShape:
         return self.kv_heads * self.head_dim
 
     @property
-    def attention_columns(self) -> int:
-        """A row of the attention's projections: query and gate, k, v."""
-        return 2 * self.q_width + 2 * self.kv_width
+    def delta_columns(self) -> int:
+        """A row of the delta net's projections: qkv, z, b, a."""
+        return sum(self.delta_rows)
 
     @property
-    def rotary_dims(self) -> int:
-        """Dimensions of a head that RoPE turns."""
-        return self.head_dim // 4
+    def attention_columns(self) -> int:
+        """A row of the attention's projections: query and gate, k, v."""
+        return sum(self.attention_rows)
 
     def is_attention(self, layer: int) -> bool:
         """Whether this layer has full attention."""
@@ -123,19 +96,11 @@ class ModelShape:
         }
 
 
-REAL = ModelShape(
-    hidden=2048, layers=40, q_heads=16, kv_heads=2, head_dim=256, key_heads=16, value_heads=32,
-    key_dim=128, value_dim=128, experts=256, slots=8, width=512, shared_width=512, vocab=248_320,
-    max_positions=262_144,
-)  # fmt: skip
+REAL = ModelShape(**vars(checked.REAL), layers=40, max_positions=262_144)
 MID = ModelShape(
-    hidden=1024, layers=12, q_heads=8, kv_heads=2, head_dim=128, key_heads=8, value_heads=16,
-    key_dim=128, value_dim=128, experts=64, slots=8, width=256, shared_width=256, vocab=32_768,
+    name="mid", hidden=1024, layers=12, q_heads=8, kv_heads=2, head_dim=128, key_heads=8,
+    value_heads=16, key_dim=128, value_dim=128, experts=64, slots=8, width=256, vocab=32_768,
 )  # fmt: skip
-TINY = ModelShape(
-    hidden=384, layers=8, q_heads=2, kv_heads=1, head_dim=256, key_heads=2, value_heads=4,
-    key_dim=128, value_dim=128, experts=12, slots=4, width=128, shared_width=128, vocab=6144,
-    max_positions=8192,
-)  # fmt: skip
+TINY = ModelShape(**vars(checked.TINY), layers=8, max_positions=8192)
 
 MODELS = {"real": REAL, "mid": MID, "tiny": TINY}

@@ -18,13 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from lily.versus.child import synthetic_ids
 
 from bench import machine
 from bench.harness import timed
-
-_HASH = 2_654_435_761
-_FAR = 104_729  # ids of two prompts are this far apart in one sequence
 
 
 @dataclass(frozen=True)
@@ -48,12 +45,6 @@ class Test:
 
     def __str__(self) -> str:
         return f"{self.kind}{self.tokens}" + (f"@{self.context}" if self.context else "")
-
-
-def synthetic_ids(count: int, vocab: int, prompt: int = 0) -> NDArray[np.uint32]:
-    """Ids ((i * 2654435761) mod 2^32) mod vocab, for each prompt from another place on."""
-    places = np.arange(prompt * _FAR, prompt * _FAR + count, dtype=np.uint64)
-    return (places * np.uint64(_HASH) % np.uint64(2**32) % np.uint64(vocab)).astype(np.uint32)
 
 
 class LilySession:

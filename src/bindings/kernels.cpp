@@ -195,6 +195,10 @@ void bind_device(nb::module_& kernels) {
       .def_prop_ro("activation_dtype",
                    [](const Device& self) { return dtype_name(self.activation_dtype()); })
       .def_prop_ro("weight_alignment_bytes", &Device::weight_alignment_bytes)
+      .def_prop_ro("memory_total_bytes", &Device::memory_total_bytes,
+                   "What the device could hold in all.")
+      .def_prop_ro("memory_available_bytes", &Device::memory_available_bytes,
+                   "What it could still take now.")
       .def("tensor", &tensor_from_array, "array"_a, "dtype"_a = nb::none(),
            "A copy of a float32, uint32 or uint8 array, or of uint16 with dtype 'bf16' or 'f16'.")
       .def(

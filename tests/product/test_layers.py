@@ -11,15 +11,16 @@ import pytest
 SOURCE = Path(lily.errors.__file__).parent
 # A module may import those of lower rows only; modules of one row do not know each other.
 LAYERS = (
-    ("errors", "words"),
+    ("errors", "machine", "watch", "words"),
     ("cancel", "completion", "hub", "sampling", "stops", "template", "tokenizer"),
     ("chat", "toolcalls"),
     ("estimate", "structured"),
-    ("request",),
+    ("doctor", "request", "versus"),
     ("answer", "pool", "conversation"),
     ("generation",),
     ("engine",),
-    ("server",),
+    ("integrations", "server"),
+    ("batch",),
     ("cli",),
 )
 RANK = {name: rank for rank, row in enumerate(LAYERS) for name in row}
@@ -28,7 +29,9 @@ MAX_LINES = 400
 
 def modules() -> dict[str, Path]:
     packages = [
-        file for name in ("cli", "server", "toolcalls") for file in (SOURCE / name).glob("*.py")
+        file
+        for name in ("cli", "doctor", "integrations", "server", "toolcalls", "versus")
+        for file in (SOURCE / name).glob("*.py")
     ]
     files = [*SOURCE.glob("*.py"), *packages]
     return {str(file.relative_to(SOURCE)): file for file in files}

@@ -45,7 +45,7 @@ CMAKE
   }
   strip -o "$packed/llama_resident" "$work/build/llama_resident"
   # To be carried next time instead of being built.
-  xz -T0 -3 -c "$packed/llama_resident" | split -b 15M - "$OUT/peer.xz."
+  xz -T0 -1 -c "$packed/llama_resident" | split -b 15M - "$OUT/peer.xz."
   ls -l "$packed/llama_resident" "$OUT"/peer.xz.*
   ;;
 unpack)

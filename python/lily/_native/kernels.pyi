@@ -81,6 +81,14 @@ class Device:
     @property
     def weight_alignment_bytes(self) -> int: ...
 
+    @property
+    def memory_total_bytes(self) -> int:
+        """What the device could hold in all."""
+
+    @property
+    def memory_available_bytes(self) -> int:
+        """What it could still take now."""
+
     def tensor(self, array: Annotated[NDArray, dict(order='C', device='cpu', writable=False)], dtype: str | None = None) -> Tensor:
         """
         A copy of a float32, uint32 or uint8 array, or of uint16 with dtype 'bf16' or 'f16'.

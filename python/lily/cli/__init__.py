@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from lily.cli import batch, bench, chat, convert, generate, info, serve
+from lily.cli import batch, bench, chat, convert, doctor, generate, info, serve
 from lily.errors import InvalidInput, LilyError
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ app.command()(serve.serve)
 app.command()(info.info)
 app.command()(bench.bench)
 app.command()(batch.batch)
+app.command()(doctor.doctor)
 app.command()(convert.convert)
 
 

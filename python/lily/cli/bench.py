@@ -1,8 +1,8 @@
-"""``lily bench``: how fast a model runs here, or might run on a chip that is not here.
+"""``lily bench``: how fast a model runs here, beside mlx-lm, or on a chip that is not here.
 
 This file owns the method: synthetic prompts that share no prefix, greedy answers that ignore the
 end token, medians over rounds after one warm-up. It uses the public engine only. An estimate is
-counted by `lily.estimate`; here it is only shown.
+counted by `lily.estimate`, a comparison made by `lily.versus`; here both are only shown.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import json
 import random
 import statistics
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lily.cli import options
+from lily.errors import DeviceError, DownloadError, InvalidInput, ModelError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,24 +26,48 @@ if TYPE_CHECKING:
     from lily.engine import Engine
 
 
+_Length = Annotated[
+    list[int] | None,
+    typer.Option("--length", "-l", help="Prompt tokens; can be repeated. [128, 512, 2048]"),
+]
+_Tokens = Annotated[int, typer.Option("--tokens", min=2, help="Tokens to generate.")]
+_Rounds = Annotated[
+    int | None, typer.Option("--rounds", min=1, help="Median over these. [3; 2 with --vs]")
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_ModelOf = Annotated[
+    str | None,
+    typer.Option(
+        "--model-of",
+        metavar="CHIP",
+        help="Measure nothing: estimate decode on an Apple chip, such as m5-max, at contexts "
+        "of --length. The model's config.json is enough.",
+    ),
+]
+_Versus = Annotated[
+    str | None,
+    typer.Option(
+        "--vs",
+        metavar="ENGINE",
+        help="Measure beside mlx-lm: ten lengths, unattended, with a report to publish.",
+    ),
+]
+_Out = Annotated[Path, typer.Option("--out", help="With --vs: the folder of the report.")]
+_Cooldown = Annotated[
+    float, typer.Option("--cooldown", min=0, help="With --vs: seconds before each process.")
+]
+
+
 def bench(
     model: options.Model = None,
-    length: Annotated[
-        list[int] | None,
-        typer.Option("--length", "-l", help="Prompt tokens; can be repeated. [128, 512, 2048]"),
-    ] = None,
-    tokens: Annotated[int, typer.Option("--tokens", min=2, help="Tokens to generate.")] = 64,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Median over these.")] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    model_of: Annotated[
-        str | None,
-        typer.Option(
-            "--model-of",
-            metavar="CHIP",
-            help="Measure nothing: estimate decode on an Apple chip, such as m5-max, at contexts "
-            "of --length. The model's config.json is enough.",
-        ),
-    ] = None,
+    length: _Length = None,
+    tokens: _Tokens = 64,
+    rounds: _Rounds = None,
+    as_json: _Json = False,
+    model_of: _ModelOf = None,
+    vs: _Versus = None,
+    out: _Out = Path("lily-vs-mlx-lm"),
+    cooldown: _Cooldown = 20.0,
     device: options.Device = "auto",
     max_context: options.MaxContext = None,
     revision: options.Revision = None,
@@ -56,9 +82,17 @@ def bench(
         else:
             _print_estimate(found)
         return
+    if vs is not None:
+        if as_json or threads is not None or max_context is not None:
+            raise InvalidInput("--vs takes no --json, --threads and --max-context")
+        folder = options.resolve_cached(model, revision, not offline)
+        settings = {"lengths": length or [], "tokens": tokens, "rounds": rounds or 2}
+        compare_with(vs, folder, model, out, device=device, cooldown_s=cooldown, **settings)
+        return
     from rich.console import Console
     from rich.table import Table
 
+    rounds = rounds or 3
     with options.load_engine(
         model,
         device=device,
@@ -106,13 +140,38 @@ def measure(engine: Engine, lengths: list[int], tokens: int, rounds: int) -> lis
     return results
 
 
+def compare_with(engine: str, folder: Path, model: str | None, out: Path, **settings: Any) -> None:
+    """Run the comparison of `lily.versus` and write its report.
+
+    Raises DeviceError after what was measured has been written, where it was broken off.
+    """
+    from rich.console import Console
+
+    from lily import words
+
+    if engine != "mlx-lm":
+        raise InvalidInput(f"--vs {engine}: there is no such comparison; known is mlx-lm")
+    from lily.versus.measure import compare
+    from lily.versus.plan import make_plan
+    from lily.versus.report import write_report
+
+    name = "lily-tiny" if model is None else words.short_name(model)
+    plan = make_plan(folder, name, **settings)
+    remarks = Console(stderr=True, highlight=False)
+    with remarks.status("") as status:
+        found = compare(plan, progress=lambda what: status.update(what))
+    for path in write_report(found, out):
+        typer.echo(str(path))
+    if found.broken_off:
+        raise DeviceError(f"broken off, and the report says so: {found.broken_off}")
+
+
 def estimate(
     chip_name: str, model: str | None, revision: str | None, lengths: list[int]
 ) -> dict[str, Any]:
     """What `lily.estimate` counts for a checkpoint here, of which only config.json is needed."""
     from lily import _native, hub, words
     from lily import estimate as counted
-    from lily.errors import DownloadError, ModelError
 
     chip = counted.find_chip(chip_name)
     try:

@@ -1,0 +1,3 @@
+// The few names of Apple's header of this name that metal-cpp reads. For cross-building alone.
+#pragma once
+typedef struct CGColorSpace* CGColorSpaceRef;
