@@ -1,26 +1,12 @@
 // attention: gated softmax attention over the KV cache. Decode takes one query row per head and
 // cuts the context into parts, which a second kernel merges; prefill takes tiles of query rows that
 // share a kv head. Knows no layer.
+#include "attention_parts.h"
 #include "attention_prefill.h"
 
 namespace lily {
 
 // --- Decode
-
-// Tokens of a part, but for the last, when `length` are in the context.
-inline uint part_size(uint length) {
-  return max((length + kAttentionMaxSplits - 1) / kAttentionMaxSplits, uint(kAttentionSplitTokens));
-}
-// Tokens of part `split` when `length` tokens are in the context. Depends on the length alone, so
-// that every device cuts alike.
-struct Part {
-  uint begin, end;
-};
-inline Part part_of(uint length, uint split) {
-  const uint size = part_size(length);
-  const uint begin = min(split * size, length);
-  return {begin, min(begin + size, length)};
-}
 
 // group.x: kv head, group.y: part. The part that holds the newest token writes its k and v before
 // it reads them.   partial f32 [Q, kAttentionMaxSplits, D + 2]
@@ -49,20 +35,22 @@ template <uint D, class A>
   flash.begin({(threadgroup A*)staged_memory, (threadgroup A*)weight_memory, scores, factors},
               thread_index, lane, simdgroup);
   const bool has_newest = part.end == position + 1;
+  Rotation rotation;
+  rotation.begin(inv_freq, p.rotary_dims, position, lane);
   if (!has_newest) flash.start(k_cache + cache, v_cache + cache, part.begin, part.end);
 
   for (uint h = simdgroup; h < kTileRows; h += Shape::kSimdgroups) {
     float value[kHeadElements];
     norm_head(proj + row.query(kv_head * shared_heads + min(h, shared_heads - 1)), q_gain, D, p.eps,
               lane, value);
-    rotate_head(value, inv_freq, D, p.rotary_dims, position, lane, mine);
+    rotation.apply(value, p.rotary_dims, lane, mine);
     for (uint i = lane; i < D; i += kLanes) query_rows[h * (D + 8) + i] = A(mine[i]);
     simdgroup_barrier(mem_flags::mem_threadgroup);
   }
   if (has_newest && simdgroup == 0) {
     float value[kHeadElements];
     norm_head(proj + row.key(kv_head), k_gain, D, p.eps, lane, value);
-    rotate_head(value, inv_freq, D, p.rotary_dims, position, lane, mine);
+    rotation.apply(value, p.rotary_dims, lane, mine);
     const ulong at = cache + ulong(position) * D;
     for (uint i = lane; i < D; i += kLanes) {
       k_cache[at + i] = bfloat(mine[i]);
@@ -101,9 +89,34 @@ LILY_KERNEL(attention_decode_bf16_d64, 128, attention_decode<64, bfloat>)
 LILY_KERNEL(attention_decode_bf16_d128, 128, attention_decode<128, bfloat>)
 LILY_KERNEL(attention_decode_bf16_d256, 128, attention_decode<256, bfloat>)
 
-// Merges the parts of one head (group.x), times sigmoid(gate); 64 of its dimensions (group.y).
-// y f32 [1, Q*D]
-enum : uint { kMergeThreads = 256, kMergeDims = 64, kMergeShares = kMergeThreads / kMergeDims };
+// Merges the parts of one head (group.x), times sigmoid(gate); 64 of its dimensions (group.y). All
+// that a short context has is loaded before the first of it is used.   y f32 [1, Q*D]
+enum : uint {
+  kMergeThreads = 256,
+  kMergeDims = 64,
+  kMergeShares = kMergeThreads / kMergeDims,
+  kMergeLaneParts = kAttentionMaxSplits / kLanes,
+  kMergeAhead = 8  // parts that a thread has under way
+};
+struct MergeParts {
+  float value[kMergeAhead];
+
+  // Of parts first, first + kMergeShares, ...; zero from `end` on.
+  void load(device const float* parts, uint pitch, uint first, uint end) thread {
+    LILY_UNROLL
+    for (uint n = 0; n < kMergeAhead; ++n) {
+      const uint s = first + n * kMergeShares;
+      value[n] = s < end ? parts[s * pitch] : 0.0f;
+    }
+  }
+  float times(threadgroup const float* weights) thread const {
+    float sum = 0.0f;
+    LILY_UNROLL
+    for (uint n = 0; n < kMergeAhead; ++n) sum = fma(weights[n * kMergeShares], value[n], sum);
+    return sum;
+  }
+};
+
 [[kernel]] void attention_merge(device const Cursor* cursor [[buffer(0)]],
                                 device const float* proj [[buffer(1)]],
                                 device const float* partial [[buffer(2)]],
@@ -115,33 +128,46 @@ enum : uint { kMergeThreads = 256, kMergeDims = 64, kMergeShares = kMergeThreads
   device const float* parts = partial + ulong(head) * kAttentionMaxSplits * pitch;
   const uint size = part_size(length);
   const uint splits = (length + size - 1) / size;
-  float highest = lowest();
-  for (uint s = lane; s < splits; s += kLanes)
-    highest = max(highest, parts[s * pitch + p.head_dim]);
+  const uint dim = group.y * kMergeDims + thread_index % kMergeDims;
+  const uint share = thread_index / kMergeDims;
+  const bool there = dim < p.head_dim;
+  const ProjectionRow row = projection_row(p);
+  LILY_WAIT_FOR_STEP();
+
+  const float gate = there ? proj[row.gate(head) + dim] : 0.0f;
+  float tops[kMergeLaneParts], totals[kMergeLaneParts];
+  LILY_UNROLL
+  for (uint n = 0; n < kMergeLaneParts; ++n) {
+    const uint s = n * kLanes + lane;
+    tops[n] = s < splits ? parts[s * pitch + p.head_dim] : lowest();
+    totals[n] = s < splits ? parts[s * pitch + p.head_dim + 1] : 0.0f;
+  }
+  MergeParts ahead;
+  ahead.load(parts + dim, pitch, share, there ? splits : 0);
+  float highest = lowest(), total = 0.0f;
+  LILY_UNROLL
+  for (uint n = 0; n < kMergeLaneParts; ++n) highest = max(highest, tops[n]);
   highest = simd_max(highest);
-  float total = 0.0f;
-  for (uint s = lane; s < splits; s += kLanes) {
-    const float weight = exp(parts[s * pitch + p.head_dim] - highest);
-    total = fma(weight, parts[s * pitch + p.head_dim + 1], total);
-    if (simdgroup == 0) weights[s] = weight;
+  LILY_UNROLL
+  for (uint n = 0; n < kMergeLaneParts; ++n) {
+    const float weight = exp(tops[n] - highest);
+    total = fma(weight, totals[n], total);
+    if (simdgroup == 0) weights[n * kLanes + lane] = weight;
   }
   total = simd_sum(total);
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  const uint dim = group.y * kMergeDims + thread_index % kMergeDims;
   float sum = 0.0f;
-  if (dim < p.head_dim) {
-    for (uint s = thread_index / kMergeDims; s < splits; s += kMergeShares) {
-      sum = fma(weights[s], parts[s * pitch + dim], sum);
-    }
+  for (uint first = 0; first < splits; first += kMergeAhead * kMergeShares) {
+    if (first > 0) ahead.load(parts + dim, pitch, first + share, there ? splits : 0);
+    sum += ahead.times(weights + first + share);
   }
   shares[thread_index] = sum;
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  if (thread_index >= kMergeDims || dim >= p.head_dim) return;
+  if (thread_index >= kMergeDims || !there) return;
   for (uint s = 1; s < kMergeShares; ++s) sum += shares[s * kMergeDims + thread_index];
-  const ProjectionRow row = projection_row(p);
-  y[head * p.head_dim + dim] = sum / total * sigmoid(proj[row.gate(head) + dim]);
+  y[head * p.head_dim + dim] = sum / total * sigmoid(gate);
 }
-LILY_KERNEL(attention_merge_f32, 256, attention_merge)
+LILY_EARLY_KERNEL(attention_merge_f32, 256, 4, attention_merge)
 
 // --- Prefill (attention_prefill.h)
 

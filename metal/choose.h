@@ -15,39 +15,60 @@ struct Chosen {
   float weight;
 };
 
+// Floats in the order of integers: what a simdgroup finds the largest of in one instruction where
+// it has one. Zeros are equal, and a NaN is less than all else.
+inline uint key_of(float x) {
+  const uint bits = as_type<uint>(x == 0.0f ? 0.0f : x);
+  return select(bits ^ (uint(int(bits) >> 31) | 0x80000000u), 0u, isnan(x));
+}
+inline float of_key(uint key) {
+  return as_type<float>(key ^ (uint(int(~key) >> 31) | 0x80000000u));
+}
+
+// The largest of a lane's keys and its expert, the lowest of equals: as a tree, because each
+// comparison waits for those that it is made of.
+struct Best {
+  uint key, id;
+};
+inline Best best_of(thread const uint (&keys)[kExpertsPerLane], uint lane) {
+  Best best[kExpertsPerLane];
+  LILY_UNROLL
+  for (uint n = 0; n < kExpertsPerLane; ++n) best[n] = {keys[n], n * kLanes + lane};
+  LILY_UNROLL
+  for (uint half_of = kExpertsPerLane / 2; half_of > 0; half_of /= 2) {
+    LILY_UNROLL
+    for (uint n = 0; n < half_of; ++n) {
+      const Best low = best[2 * n], high = best[2 * n + 1];
+      best[n] = {max(low.key, high.key), select(low.id, high.id, high.key > low.key)};
+    }
+  }
+  return best[0];
+}
+
 // The softmax over the chosen, which is the softmax over all renormalised. Equal logits: the lower
 // id wins. Lane l looks at experts l, l + 32, ...
 inline Chosen choose_experts(device const float* logits, uint experts, uint slots, uint lane) {
-  float mine[kExpertsPerLane];
+  const float shared = logits[experts];
+  uint keys[kExpertsPerLane];  // of those not chosen yet; 0: none
   LILY_UNROLL
   for (uint n = 0; n < kExpertsPerLane; ++n) {
     const uint e = n * kLanes + lane;
-    mine[n] = e < experts ? logits[e] : -INFINITY;
+    keys[n] = select(0u, max(key_of(e < experts ? logits[e] : 0.0f), 1u), e < experts);
   }
-  Chosen chosen{0, 0.0f};
-  float best = 0.0f, total = 0.0f, exponent = 0.0f;
+  uint chosen = 0, key = 0, first_key = 0;  // of the lane's slot; of the first slot
   for (uint slot = 0; slot < slots; ++slot) {
-    float top = mine[0];
+    const Best own = best_of(keys, lane);
+    const uint highest = simd_max(own.key);
+    const uint id = simd_min(own.key == highest ? own.id : 0xFFFFFFFFu);
     LILY_UNROLL
-    for (uint n = 1; n < kExpertsPerLane; ++n) top = max(top, mine[n]);
-    top = simd_max(top);
-    uint id = 0xFFFFFFFFu;
-    LILY_UNROLL
-    for (uint n = kExpertsPerLane; n > 0; --n) {
-      id = mine[n - 1] == top ? (n - 1) * kLanes + lane : id;
-    }
-    id = min(simd_min(id), experts - 1);  // logits that are all NaN equal nothing
-    LILY_UNROLL
-    for (uint n = 0; n < kExpertsPerLane; ++n) {
-      mine[n] = n * kLanes + lane == id ? -INFINITY : mine[n];
-    }
-    if (slot == 0) best = top;
-    const float weight = exp(top - best);
-    total += weight;
-    if (lane == slot) chosen.id = id, exponent = weight;
+    for (uint n = 0; n < kExpertsPerLane; ++n) keys[n] = n * kLanes + lane == id ? 0 : keys[n];
+    first_key = select(first_key, highest, slot == 0);
+    chosen = select(chosen, id, lane == slot);
+    key = select(key, highest, lane == slot);
   }
-  chosen.weight = lane < slots ? exponent / total : sigmoid(logits[experts]);
-  return chosen;
+  const float exponent = lane < slots ? exp(of_key(key) - of_key(first_key)) : 0.0f;
+  const float total = simd_sum(exponent);
+  return {chosen, lane < slots ? exponent / total : sigmoid(shared)};
 }
 
 // ids u32 [S], weights f32 [S + 1]

@@ -26,45 +26,59 @@ inline float decay_factor(float a, float dt_bias, float decay_rate) {
   return exp(decay_rate * softplus);
 }
 
-// silu of the convolution of channel c at position `position`, whose own input is `input`. Inputs
-// before the timeline begins are zero.
-inline float convolve(float input, device const float* ring, device const float* weight, uint c,
-                      uint channels, uint position) {
-  const float4 taps = *(device const float4*)(weight + c * kConvWidth);
-  float total = taps.w * input;
-  LILY_UNROLL
-  for (uint back = 1; back < kConvWidth; ++back) {
-    if (back > position) continue;
-    const uint row = (position - back) % kConvWidth;
-    total = fma(taps[kConvWidth - 1 - back], ring[ulong(row) * channels + c], total);
-  }
-  return silu(total);
-}
+// --- Decode. A threadgroup takes a value head. Four lanes share a row of its state, so that sums
+// over keys are formed in registers but for the last two additions.
 
-// --- Decode. A threadgroup takes a value head: 16 simdgroups, whose lanes own kLaneKeys * key
-// columns; rows of the state are dealt out to the simdgroups.
+enum : uint { kStepThreads = 512, kStepSimdgroups = kStepThreads / kLanes, kRowLanes = 4 };
 
-enum : uint { kStepThreads = 512, kStepSimdgroups = kStepThreads / kLanes };
+// DIM: keys and values of a head at most.
+template <uint DIM>
+struct DeltaStep {
+  enum : uint {
+    kVectors = DIM / (4 * kRowLanes),           // float4 of a row on a lane
+    kRowsAtOnce = kStepThreads / kRowLanes,     // of the threadgroup
+    kInputs = (3 * DIM - 1) / kStepThreads + 1  // channels of a thread
+  };
+};
 
-// Rows of a head's state, as a simdgroup holds them: VECTORS float4 a lane and row, for keys of up
-// to 128 * VECTORS.
-template <uint VECTORS>
-struct StateRows {
-  enum : uint { kRows = 8 / VECTORS };
-  float4 s[kRows][VECTORS];
+// A lane's share of a row of the state.
+template <uint DIM>
+struct StateRow {
+  enum : uint { kVectors = DeltaStep<DIM>::kVectors };
+  float4 s[kVectors];
 
-  void load(device const float* state, uint first, uint key_dim, uint value_dim, uint lane) thread {
+  void load(device const float* row, uint key_dim, uint part) thread {
     LILY_UNROLL
-    for (uint r = 0; r < kRows; ++r) {
-      LILY_UNROLL
-      for (uint n = 0; n < VECTORS; ++n) {
-        const uint column = (n * kLanes + lane) * 4;
-        s[r][n] = float4(0.0f);
-        if (first + r < value_dim && column < key_dim) {
-          s[r][n] = *(device const float4*)(state + (first + r) * key_dim + column);
-        }
-      }
+    for (uint n = 0; n < kVectors; ++n) {
+      const uint column = (n * kRowLanes + part) * 4;
+      s[n] = column < key_dim ? *(device const float4*)(row + column) : float4(0.0f);
     }
+  }
+  void store(device float* row, threadgroup const float* k, float decay, float delta, uint key_dim,
+             uint part) thread const {
+    LILY_UNROLL
+    for (uint n = 0; n < kVectors; ++n) {
+      const uint column = (n * kRowLanes + part) * 4;
+      if (column >= key_dim) continue;
+      *(device float4*)(row + column) =
+          s[n] * decay + *(threadgroup const float4*)(k + column) * delta;
+    }
+  }
+  // The row times k (x) and q (y), on all of its lanes.
+  float2 times(threadgroup const float* k, threadgroup const float* q, uint part) thread const {
+    float4 sk = float4(0.0f), sq = float4(0.0f);
+    LILY_UNROLL
+    for (uint n = 0; n < kVectors; ++n) {
+      const uint column = (n * kRowLanes + part) * 4;
+      sk = fma(s[n], *(threadgroup const float4*)(k + column), sk);
+      sq = fma(s[n], *(threadgroup const float4*)(q + column), sq);
+    }
+    float2 sums = float2((sk.x + sk.y) + (sk.z + sk.w), (sq.x + sq.y) + (sq.z + sq.w));
+    LILY_UNROLL
+    for (ushort apart = 1; apart < kRowLanes; apart *= 2) {
+      sums += float2(simd_shuffle_xor(sums.x, apart), simd_shuffle_xor(sums.y, apart));
+    }
+    return sums;
   }
 };
 
@@ -73,115 +87,141 @@ struct StepFactors {
   float decay, beta, q_scale, k_scale, kq;
 };
 
-// The step over the rows of one simdgroup, the first of them loaded. Both products of the old state
-// are formed in one pass, because S q after the update is decay (S q) + delta (k . q).
-template <uint VECTORS>
-inline void step_rows(thread StateRows<VECTORS>& rows, device float* state,
-                      threadgroup const float* q, threadgroup const float* k,
-                      threadgroup const float* v, threadgroup float* out, uint key_dim,
-                      uint value_dim, StepFactors f, uint lane, uint simdgroup) {
-  enum : uint { kRows = StateRows<VECTORS>::kRows };
-  float4 query[VECTORS], key[VECTORS];
-  LILY_UNROLL
-  for (uint n = 0; n < VECTORS; ++n) {
-    const uint column = (n * kLanes + lane) * 4;
-    query[n] = *(threadgroup const float4*)(q + column) * f.q_scale;
-    key[n] = *(threadgroup const float4*)(k + column) * f.k_scale;
+// The 1e-6 is the reference's own constant, not the norm's eps.
+inline StepFactors step_factors(threadgroup const float* q, threadgroup const float* k,
+                                uint key_dim, float by_dim, float decay, float beta, uint lane) {
+  float qq = 0.0f, kk = 0.0f, kq = 0.0f;
+  for (uint i = lane; i < key_dim; i += kLanes) {
+    qq = fma(q[i], q[i], qq), kk = fma(k[i], k[i], kk), kq = fma(k[i], q[i], kq);
   }
-  for (uint first = simdgroup * kRows; first < value_dim; first += kStepSimdgroups * kRows) {
-    if (first != simdgroup * kRows) rows.load(state, first, key_dim, value_dim, lane);
+  const float q_scale = precise::rsqrt(simd_sum(qq) + 1e-6f) * by_dim;
+  const float k_scale = precise::rsqrt(simd_sum(kk) + 1e-6f);
+  return {decay, beta, q_scale, k_scale, simd_sum(kq) * q_scale * k_scale};
+}
+
+// The channels of q, k and v that a thread convolves. Heads that share a key head all form its q
+// and k; the first of them records the inputs, in the ring's row of this position, which nobody
+// reads now.
+template <uint DIM>
+struct StepInputs {
+  enum : uint { kInputs = DeltaStep<DIM>::kInputs };
+  uint channel[kInputs];
+  bool there[kInputs], records[kInputs];
+  float4 taps[kInputs];
+  float window[kInputs][kConvWidth];  // the input of this position, and of those before it
+
+  void begin(device const float* conv_weight, constant DeltaParams& p, DeltaRow row, uint head,
+             uint thread_index) thread {
+    const uint share = p.value_heads / p.key_heads, key_head = head / share;
     LILY_UNROLL
-    for (uint r = 0; r < kRows; ++r) {
-      float sk = 0.0f, sq = 0.0f;
+    for (uint n = 0; n < kInputs; ++n) {
+      const uint i = n * kStepThreads + thread_index, part = i / DIM, within = i % DIM;
+      const uint dim = part == 2 ? p.value_dim : p.key_dim;
+      channel[n] = part == 2 ? 2 * row.key_width + head * dim + within
+                             : part * row.key_width + key_head * dim + within;
+      there[n] = part < 3 && within < dim;
+      records[n] = there[n] && (part == 2 || head % share == 0);
+      taps[n] = float4(0.0f);
+      if (there[n]) taps[n] = *(device const float4*)(conv_weight + channel[n] * kConvWidth);
+    }
+  }
+  void load(device const float* proj, device const float* ring, uint channels,
+            uint position) thread {
+    LILY_UNROLL
+    for (uint n = 0; n < kInputs; ++n) {
       LILY_UNROLL
-      for (uint n = 0; n < VECTORS; ++n) {
-        sk += dot(rows.s[r][n], key[n]), sq += dot(rows.s[r][n], query[n]);
-      }
-      sk = simd_sum(sk);
-      sq = simd_sum(sq);
-      if (first + r >= value_dim) continue;
-      const float delta = f.beta * (v[first + r] - f.decay * sk);
-      if (lane == 0) out[first + r] = fma(f.decay, sq, delta * f.kq);
+      for (uint back = 0; back < kConvWidth; ++back) window[n][back] = 0.0f;
+      if (!there[n]) continue;
+      window[n][0] = proj[channel[n]];
       LILY_UNROLL
-      for (uint n = 0; n < VECTORS; ++n) {
-        const uint column = (n * kLanes + lane) * 4;
-        if (column >= key_dim) continue;
-        *(device float4*)(state + (first + r) * key_dim + column) =
-            rows.s[r][n] * f.decay + key[n] * delta;
+      for (uint back = 1; back < kConvWidth; ++back) {
+        if (back > position) continue;  // before the timeline begins inputs are zero
+        const uint at = (position - back) % kConvWidth;
+        window[n][back] = ring[ulong(at) * channels + channel[n]];
       }
     }
   }
-}
-
-// The convolved inputs of a head: q, k and v at multiples of kMaxDeltaDim. Heads that share a key
-// head all form its q and k; the first of them records the inputs, in the ring's row of this
-// position, which nobody reads now.
-inline void convolve_head(device const float* proj, device const float* conv_weight,
-                          device float* conv_ring, constant DeltaParams& p, DeltaRow row, uint head,
-                          uint position, threadgroup float* convolved, uint thread_index) {
-  const uint share = p.value_heads / p.key_heads, key_head = head / share;
-  const uint channels = row.channels();
-  for (uint i = thread_index; i < 3 * kMaxDeltaDim; i += kStepThreads) {
-    const uint part = i / kMaxDeltaDim, within = i % kMaxDeltaDim;
-    const uint dim = part == 2 ? p.value_dim : p.key_dim;
-    float value = 0.0f;
-    if (within < dim) {
-      const uint c = part == 2 ? 2 * row.key_width + head * dim + within
-                               : part * row.key_width + key_head * dim + within;
-      const float input = proj[c];
-      value = convolve(input, conv_ring, conv_weight, c, channels, position);
-      if (part == 2 || head % share == 0) {
-        conv_ring[ulong(position % kConvWidth) * channels + c] = input;
+  // convolved: q, k and v, each of DIM floats, zero past their ends.
+  void convolve(device float* ring, uint channels, uint position, threadgroup float* convolved,
+                uint thread_index) thread const {
+    LILY_UNROLL
+    for (uint n = 0; n < kInputs; ++n) {
+      const uint i = n * kStepThreads + thread_index;
+      if (i >= 3 * DIM) continue;
+      float total = 0.0f;
+      LILY_UNROLL
+      for (uint back = 0; back < kConvWidth; ++back) {
+        total = fma(taps[n][kConvWidth - 1 - back], window[n][back], total);
       }
+      convolved[i] = silu(total);
+      if (records[n]) ring[ulong(position % kConvWidth) * channels + channel[n]] = window[n][0];
     }
-    convolved[i] = value;
   }
-}
+};
 
-// y [1, Hv*Dv] f32; shapes of the rest at DeltaTensors in ops.h. key_dim a multiple of 4, up to
-// 256. The state is under way while the convolution is formed.
-template <uint VECTORS>
+// y [1, Hv*Dv] f32; shapes of the rest at DeltaTensors in ops.h. key_dim a multiple of 4. The state
+// is under way while the convolution is formed. Both products of the old state are formed in one
+// pass, because S q after the update is decay (S q) + delta (k . q). A step moves its cursor last,
+// so that it can be read early.
+template <uint DIM>
 [[kernel]] void delta_step(
     device const Cursor* cursor [[buffer(0)]], device const float* proj [[buffer(1)]],
     device const float* conv_weight [[buffer(2)]], device const float* decay_rate [[buffer(3)]],
     device const float* dt_bias [[buffer(4)]], device const float* gain [[buffer(5)]],
     device float* conv_ring [[buffer(6)]], device float* state [[buffer(7)]],
     device float* y [[buffer(8)]], constant DeltaParams& p [[buffer(9)]], LILY_PLACE) {
-  LILY_THREADGROUP(float, convolved, 3 * kMaxDeltaDim);  // q, k, v
-  LILY_THREADGROUP(float, out, kMaxDeltaDim);
+  LILY_THREADGROUP(Sixteen, input_memory, 3 * DIM / 4);
+  LILY_THREADGROUP(float, out, DIM);
+  threadgroup float* convolved = (threadgroup float*)input_memory;
   const DeltaRow row = delta_row(p);
-  const uint head = group.x;
+  const uint head = group.x, position = cursor->position;
+  StepInputs<DIM> inputs;
+  inputs.begin(conv_weight, p, row, head, thread_index);
+  const float rate = decay_rate[head], bias = dt_bias[head];
+  const float own_gain = thread_index < p.value_dim ? gain[thread_index] : 0.0f;
+  const float by_dim = precise::rsqrt(float(p.key_dim));
+  LILY_WAIT_FOR_STEP();
+
+  // The convolution's few bytes first, which the barrier tells compilers: behind the state they
+  // would come last.
+  inputs.load(proj, conv_ring, row.channels(), position);
+  const float alpha = proj[row.alpha(head)], beta_input = proj[row.beta(head)];
+  const uint column = head * p.value_dim + thread_index;
+  const float gate = thread_index < p.value_dim ? proj[row.channels() + column] : 0.0f;
+  simdgroup_barrier(mem_flags::mem_none);
   device float* mine = state + ulong(head) * p.value_dim * p.key_dim;
-  StateRows<VECTORS> rows;
-  rows.load(mine, simdgroup * StateRows<VECTORS>::kRows, p.key_dim, p.value_dim, lane);
-  const float decay = decay_factor(proj[row.alpha(head)], dt_bias[head], decay_rate[head]);
-  const float beta = sigmoid(proj[row.beta(head)]);
-  convolve_head(proj, conv_weight, conv_ring, p, row, head, cursor->position, convolved,
-                thread_index);
+  const uint part = thread_index % kRowLanes, first = thread_index / kRowLanes;
+  StateRow<DIM> state_row;
+  state_row.load(mine + first * p.key_dim, first < p.value_dim ? p.key_dim : 0, part);
+  const float decay = decay_factor(alpha, bias, rate), beta = sigmoid(beta_input);
+  inputs.convolve(conv_ring, row.channels(), position, convolved, thread_index);
   threadgroup_barrier(mem_flags::mem_threadgroup);
+
   threadgroup const float* q = convolved;
-  threadgroup const float* k = convolved + kMaxDeltaDim;
-  float qq = 0.0f, kk = 0.0f, kq = 0.0f;
-  for (uint i = lane; i < p.key_dim; i += kLanes) {
-    qq = fma(q[i], q[i], qq), kk = fma(k[i], k[i], kk), kq = fma(k[i], q[i], kq);
+  threadgroup const float* k = convolved + DIM;
+  threadgroup const float* v = convolved + 2 * DIM;
+  const StepFactors f = step_factors(q, k, p.key_dim, by_dim, decay, beta, lane);
+  // All lanes of a simdgroup go round together: rows past the end are rows of zeros.
+  const uint rounds = (p.value_dim + DeltaStep<DIM>::kRowsAtOnce - 1) / DeltaStep<DIM>::kRowsAtOnce;
+  for (uint round = 0; round < rounds; ++round) {
+    const uint r = round * DeltaStep<DIM>::kRowsAtOnce + first;
+    const bool there = r < p.value_dim;
+    if (round > 0) state_row.load(mine + r * p.key_dim, there ? p.key_dim : 0, part);
+    const float2 products = state_row.times(k, q, part);
+    if (!there) continue;
+    const float delta = f.beta * (v[r] - f.decay * (products.x * f.k_scale));
+    if (part == 0) out[r] = fma(f.decay, products.y * f.q_scale, delta * f.kq);
+    state_row.store(mine + r * p.key_dim, k, f.decay, delta * f.k_scale, p.key_dim, part);
   }
-  // The 1e-6 is the reference's own constant, not the norm's eps.
-  const float q_scale = precise::rsqrt(simd_sum(qq) + 1e-6f) * precise::rsqrt(float(p.key_dim));
-  const float k_scale = precise::rsqrt(simd_sum(kk) + 1e-6f);
-  const StepFactors factors{decay, beta, q_scale, k_scale, simd_sum(kq) * q_scale * k_scale};
-  step_rows<VECTORS>(rows, mine, q, k, convolved + 2 * kMaxDeltaDim, out, p.key_dim, p.value_dim,
-                     factors, lane, simdgroup);
   threadgroup_barrier(mem_flags::mem_threadgroup);
   float squares = 0.0f;
   for (uint i = lane; i < p.value_dim; i += kLanes) squares = fma(out[i], out[i], squares);
   const float factor = precise::rsqrt(simd_sum(squares) / float(p.value_dim) + p.eps);
-  for (uint i = thread_index; i < p.value_dim; i += kStepThreads) {
-    const uint column = head * p.value_dim + i;
-    y[column] = out[i] * factor * gain[i] * silu(proj[row.channels() + column]);
-  }
+  if (thread_index >= p.value_dim) return;
+  y[column] = out[thread_index] * factor * own_gain * silu(gate);
 }
-LILY_KERNEL(delta_step_f32_v1, 512, delta_step<1>)
-LILY_KERNEL(delta_step_f32_v2, 512, delta_step<2>)
+LILY_EARLY_KERNEL(delta_step_f32_d128, 512, 1, delta_step<128>)
+LILY_EARLY_KERNEL(delta_step_f32_d256, 512, 1, delta_step<256>)
 
 // --- Prefill: convolution, then the recurrence, then the gated norm
 
@@ -217,39 +257,40 @@ inline float conv_input(device const float* proj, ulong stride, device const flo
   const uint dim = is_key ? p.key_dim : p.value_dim, channels = row.channels();
   const uint first = is_key ? head * dim : 2 * row.key_width + (head - 2 * p.key_heads) * dim;
   const ulong stride = row.stride();
-  float4 taps[kLaneChannels], window[kLaneChannels];  // inputs at t - 3, t - 2, t - 1, t
+  float values[kConvTokens][kLaneChannels], squares[kConvTokens];
+  LILY_UNROLL
+  for (uint j = 0; j < kConvTokens; ++j) squares[j] = 0.0f;
   LILY_UNROLL
   for (uint n = 0; n < kLaneChannels; ++n) {
-    const uint c = first + n * kLanes + lane;
-    taps[n] = window[n] = float4(0.0f);
     if (n * kLanes + lane >= dim) continue;
-    taps[n] = *(device const float4*)(conv_weight + c * kConvWidth);
+    const uint c = first + n * kLanes + lane;
+    // All loads of a channel at once: a wait for each token would take longer than the traffic.
+    float input[kConvTokens + kConvWidth - 1];
     LILY_UNROLL
-    for (int back = 1; back < int(kConvWidth); ++back) {
-      window[n][kConvWidth - back] =
-          conv_input(proj, stride, conv_ring, c, channels, p.position, int(begin) - back);
+    for (int j = 0; j < int(kConvTokens + kConvWidth - 1); ++j) {
+      const int t = min(int(begin) + j, int(end) + int(kConvWidth) - 2) - int(kConvWidth) + 1;
+      input[j] = conv_input(proj, stride, conv_ring, c, channels, p.position, t);
+    }
+    const float4 taps = *(device const float4*)(conv_weight + c * kConvWidth);
+    LILY_UNROLL
+    for (uint j = 0; j < kConvTokens; ++j) {
+      const float4 window = float4(input[j], input[j + 1], input[j + 2], input[j + 3]);
+      values[j][n] = silu(dot(window, taps));
+      squares[j] = fma(values[j][n], values[j][n], squares[j]);
     }
   }
-  for (uint t = begin; t < end; ++t) {
-    float values[kLaneChannels], squares = 0.0f;
-    LILY_UNROLL
-    for (uint n = 0; n < kLaneChannels; ++n) {
-      const uint i = n * kLanes + lane;
-      const float input = i < dim ? proj[ulong(t) * stride + first + i] : 0.0f;
-      window[n] = float4(window[n].y, window[n].z, window[n].w, input);
-      values[n] = silu(dot(window[n], taps[n]));
-      squares = fma(values[n], values[n], squares);
-    }
-    squares = simd_sum(squares);
+  LILY_UNROLL
+  for (uint j = 0; j < kConvTokens; ++j) {
     float factor = 1.0f;
     if (is_key) {
-      factor = precise::rsqrt(squares + 1e-6f);
+      factor = precise::rsqrt(simd_sum(squares[j]) + 1e-6f);
       if (head < p.key_heads) factor *= precise::rsqrt(float(dim));
     }
+    if (begin + j >= end) continue;
     LILY_UNROLL
     for (uint n = 0; n < kLaneChannels; ++n) {
       const uint i = n * kLanes + lane;
-      if (i < dim) qkv[ulong(t) * channels + first + i] = values[n] * factor;
+      if (i < dim) qkv[ulong(begin + j) * channels + first + i] = values[j][n] * factor;
     }
   }
   const uint t = begin + lane;  // a lane forms one token's gates

@@ -7,11 +7,10 @@
 // to know which elements of a matrix it holds.
 #pragma once
 
+#include "attention_parts.h"
 #include "tile.h"
 
 namespace lily {
-
-inline float lowest() { return -3.0e38f; }  // finite: no infinity ever enters the arithmetic
 
 // D: head_dim. DIM_GROUPS x ROW_GROUPS simdgroups, of kTileRows query rows each.
 template <uint D_, uint ROW_GROUPS, uint DIM_GROUPS_>

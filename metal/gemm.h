@@ -36,7 +36,6 @@ struct TileShape {
 
 typedef TileShape<32, 64, 16, 32> SmallTile;
 typedef TileShape<64, 64, 32, 32> WideTile;
-typedef TileShape<128, 128, 64, 32> LargeTile;  // 40 KB of threadgroup memory: more than a Mac has
 
 // Threadgroup memory of a block product. The patches lie over the staged factors, which nobody
 // reads any more when results are stored.
@@ -48,6 +47,12 @@ struct GemmMemory {
         ? 2 * kFactors * 2
         : Shape::kSimdgroups * Shape::kPatch * 4
   };
+};
+
+// Results of a row that one lane holds: pairs of neighbours, 16 columns apart.
+template <uint BLOCKS>
+struct Pairs {
+  float2 at[BLOCKS];
 };
 
 // Eight neighbours of a row, from column k; zero past the row's end. Rows whose length is no
@@ -186,9 +191,11 @@ struct Gemm {
 // The whole product of a tile. memory: GemmMemory<A, Shape>::kBytes, aligned to 16 bytes. The next
 // step's loads are under way while this step's factors are multiplied; two halves of threadgroup
 // memory take turns, so that a step needs one barrier.
-template <class S, class A, class Shape, class Source, class Sink>
-inline void gemm(thread const Source& source, thread const Sink& sink, Stored matrix,
-                 threadgroup Sixteen* memory, uint thread_index, uint lane, uint simdgroup) {
+template <class S, class A, uint ROWS, uint COLUMNS, uint WM, uint WN, class Source, class Sink>
+inline void gemm(TileShape<ROWS, COLUMNS, WM, WN>, thread const Source& source,
+                 thread const Sink& sink, Stored matrix, threadgroup Sixteen* memory,
+                 uint thread_index, uint lane, uint simdgroup) {
+  typedef TileShape<ROWS, COLUMNS, WM, WN> Shape;
   threadgroup A* factors = (threadgroup A*)memory;
   const uint row = simdgroup / Shape::kAcross * Shape::WM;
   const uint column = simdgroup % Shape::kAcross * Shape::WN;

@@ -11,30 +11,32 @@ struct ExpertTile {
   uint expert, begin, end;  // rows [begin, end) of the sorted order; begin == end: none left
 };
 
-// The tile'th tile of `height` rows. Each lane adds up the tiles of its share of the experts.
+enum : uint { kShareOfExperts = kMaxExperts / kLanes };  // of a lane
+
+// The tile'th tile of `height` rows. Each lane adds up the tiles of its share of the experts, whose
+// bounds it loads together.
 inline ExpertTile find_tile(device const uint* offsets, uint experts, uint tile, uint height,
                             uint lane) {
   const uint share = (experts + kLanes - 1) / kLanes;
-  const uint first = lane * share, last = min(first + share, experts);
-  uint count = 0;
-  for (uint e = first; e < last; ++e) {
-    count += (offsets[e + 1] - offsets[e] + height - 1) / height;
+  const uint first = min(lane * share, experts), last = min(first + share, experts);
+  uint bounds[kShareOfExperts + 1], count = 0;
+  LILY_UNROLL
+  for (uint i = 0; i <= kShareOfExperts; ++i) bounds[i] = offsets[min(first + i, last)];
+  LILY_UNROLL
+  for (uint i = 0; i < kShareOfExperts; ++i) {
+    count += (bounds[i + 1] - bounds[i] + height - 1) / height;
   }
-  const uint before = simd_prefix_exclusive_sum(count);
-  const bool here = tile >= before && tile - before < count;
+  uint before = simd_prefix_exclusive_sum(count);
   ExpertTile found{0, 0, 0};
-  if (here) {
-    uint left = tile - before;
-    for (uint e = first; e < last; ++e) {
-      const uint tiles = (offsets[e + 1] - offsets[e] + height - 1) / height;
-      if (left < tiles) {
-        found.expert = e;
-        found.begin = offsets[e] + left * height;
-        found.end = min(found.begin + height, offsets[e + 1]);
-        break;
-      }
-      left -= tiles;
+  LILY_UNROLL
+  for (uint i = 0; i < kShareOfExperts; ++i) {
+    const uint tiles = (bounds[i + 1] - bounds[i] + height - 1) / height;
+    if (tile >= before && tile - before < tiles) {
+      found.expert = first + i;
+      found.begin = bounds[i] + (tile - before) * height;
+      found.end = min(found.begin + height, bounds[i + 1]);
     }
+    before += tiles;
   }
   // One lane found it, or none did: the sum is what it found.
   return {simd_sum(found.expert), simd_sum(found.begin), simd_sum(found.end)};

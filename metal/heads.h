@@ -42,41 +42,63 @@ inline float2 cos_sin(float angle) {
   return float2(quarter == 1 || quarter == 2 ? -c : c, quarter >= 2 ? -s : s);
 }
 
-// value[n] = rms_norm(from)[n * 32 + lane] * gain.
-inline void norm_head(device const float* from, device const float* gain, uint head_dim, float eps,
-                      uint lane, thread float (&value)[kHeadElements]) {
-  float squares = 0.0f;
+// value[n] = from[n * 32 + lane], zero past the end.
+inline void load_head(thread float (&value)[kHeadElements], device const float* from, uint head_dim,
+                      uint lane) {
   LILY_UNROLL
   for (uint n = 0; n < kHeadElements; ++n) {
     const uint i = n * kLanes + lane;
     value[n] = i < head_dim ? from[i] : 0.0f;
-    squares = fma(value[n], value[n], squares);
   }
+}
+// rms_norm of a loaded head, times a loaded gain.
+inline void scale_head(thread float (&value)[kHeadElements],
+                       thread const float (&gain)[kHeadElements], uint head_dim, float eps) {
+  float squares = 0.0f;
+  LILY_UNROLL
+  for (uint n = 0; n < kHeadElements; ++n) squares = fma(value[n], value[n], squares);
   const float factor = precise::rsqrt(simd_sum(squares) / float(head_dim) + eps);
   LILY_UNROLL
-  for (uint n = 0; n < kHeadElements; ++n) {
-    const uint i = n * kLanes + lane;
-    value[n] *= i < head_dim ? factor * gain[i] : 0.0f;
-  }
+  for (uint n = 0; n < kHeadElements; ++n) value[n] *= factor * gain[n];
+}
+// value[n] = rms_norm(from)[n * 32 + lane] * gain.
+inline void norm_head(device const float* from, device const float* gain, uint head_dim, float eps,
+                      uint lane, thread float (&value)[kHeadElements]) {
+  float gains[kHeadElements];
+  load_head(value, from, head_dim, lane);
+  load_head(gains, gain, head_dim, lane);
+  scale_head(value, gains, head_dim, eps);
 }
 
-// RoPE: pairs (i, i + rotary / 2) of the first `rotary` elements, by the angle of `position`. The
-// pair's other element is on another lane in general, so it comes through `row`, threadgroup
-// memory of this simdgroup [kMaxHeadDim], where the result stands in the end.
-inline void rotate_head(thread const float (&value)[kHeadElements], device const float* inv_freq,
-                        uint head_dim, uint rotary, uint position, uint lane,
-                        threadgroup float* row) {
-  LILY_UNROLL
-  for (uint n = 0; n < kHeadElements; ++n) row[n * kLanes + lane] = value[n];
-  simdgroup_barrier(mem_flags::mem_threadgroup);
-  const uint half_rotary = rotary / 2;
-  for (uint i = lane; i < half_rotary; i += kLanes) {
-    const float2 turn = cos_sin(float(position) * inv_freq[i]);
-    const float a = row[i], b = row[i + half_rotary];
-    row[i] = a * turn.x - b * turn.y;
-    row[i + half_rotary] = b * turn.x + a * turn.y;
+// RoPE: pairs (i, i + rotary / 2) of the first `rotary` elements, by the angle of a position.
+struct Rotation {
+  enum : uint { kPairs = kMaxHeadDim / 2 / kLanes };
+  float2 turns[kPairs];  // of pairs l, l + 32, ...
+
+  void begin(device const float* inv_freq, uint rotary, uint position, uint lane) thread {
+    LILY_UNROLL
+    for (uint n = 0; n < kPairs; ++n) {
+      const uint i = n * kLanes + lane;
+      turns[n] = i < rotary / 2 ? cos_sin(float(position) * inv_freq[i]) : float2(1.0f, 0.0f);
+    }
   }
-  simdgroup_barrier(mem_flags::mem_threadgroup);
-}
+  // The pair's other element is on another lane in general, so it comes through `row`, threadgroup
+  // memory of this simdgroup [kMaxHeadDim], where the result stands in the end.
+  void apply(thread const float (&value)[kHeadElements], uint rotary, uint lane,
+             threadgroup float* row) thread const {
+    LILY_UNROLL
+    for (uint n = 0; n < kHeadElements; ++n) row[n * kLanes + lane] = value[n];
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+    LILY_UNROLL
+    for (uint n = 0; n < kPairs; ++n) {
+      const uint i = n * kLanes + lane;
+      if (i >= rotary / 2) continue;
+      const float a = row[i], b = row[i + rotary / 2];
+      row[i] = a * turns[n].x - b * turns[n].y;
+      row[i + rotary / 2] = b * turns[n].x + a * turns[n].y;
+    }
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+  }
+};
 
 }  // namespace lily

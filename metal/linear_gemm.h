@@ -13,6 +13,8 @@ struct DenseSource {
   constant LinearParams* p;
   uint first_row, first_column;
 
+  enum : bool { kMayBeShort = false };  // tiles of which are short of rows often
+  uint rows() const thread { return p->tokens - first_row; }
   device const A* activation(uint m) const thread {
     return x + ulong(min(first_row + m, p->tokens - 1)) * p->cols;
   }
@@ -34,6 +36,23 @@ struct DenseSink {
       to[i + lane] = ADD ? to[i + lane] + row[i + lane] : row[i + lane];
     }
   }
+  // pairs.at[i]: results n + 16 i and its neighbour.
+  template <uint BLOCKS>
+  void store_pairs(uint m, uint n, thread const Pairs<BLOCKS>& pairs) const thread {
+    device float* to = y + (first_row + m) * stride + first_column + n;
+    const bool vectors = stride % 2 == 0 && columns % 2 == 0;  // y begins at a multiple of 16 bytes
+    LILY_UNROLL
+    for (uint i = 0; i < BLOCKS; ++i) {
+      const uint at = first_column + n + 16 * i;
+      if (vectors && at < columns) {
+        device float2* pair = (device float2*)(to + 16 * i);
+        *pair = ADD ? *pair + pairs.at[i] : pairs.at[i];
+      } else {
+        if (at < columns) to[16 * i] = ADD ? to[16 * i] + pairs.at[i].x : pairs.at[i].x;
+        if (at + 1 < columns) to[16 * i + 1] = ADD ? to[16 * i + 1] + pairs.at[i].y : pairs.at[i].y;
+      }
+    }
+  }
 };
 
 template <class S, class A, class Shape, bool ADD>
@@ -44,7 +63,7 @@ inline void dense(device const A* x, device float* y, thread const Segments& seg
   const DenseSource<S, A> source{x, segments, &p, first_row, first_column};
   const DenseSink<Shape, ADD> sink{y + p.out_offset, p.out_stride, first_row,
                                    first_column,     p.tokens,     total_rows(p)};
-  gemm<S, A, Shape>(source, sink, segments.matrices[0], memory, thread_index, lane, simdgroup);
+  gemm<S, A>(Shape(), source, sink, segments.matrices[0], memory, thread_index, lane, simdgroup);
 }
 
 template <class S, class A, class Shape>

@@ -18,8 +18,5 @@ LILY_GEMM_STORAGES(bf16, bfloat, _t32, SmallTile)
 LILY_GEMM_STORAGES(bf16, bfloat, _t64, WideTile)
 LILY_GEMM_STORAGES(f16, half, _t32, SmallTile)
 LILY_GEMM_STORAGES(f16, half, _t64, WideTile)
-#if defined(__NVPTX__)
-LILY_GEMM_STORAGES(bf16, bfloat, _t128, LargeTile)
-#endif
 
 }  // namespace lily

@@ -18,6 +18,8 @@ struct GateUpSource {
   ExpertTile tile;
   uint slots, hidden, width, first_output;
 
+  enum : bool { kMayBeShort = true };  // tiles of which are short of rows often
+  uint rows() const thread { return tile.end - tile.begin; }
   device const A* activation(uint m) const thread {
     const uint row = min(tile.begin + m, tile.end - 1);
     const uint slot = order ? order[row] : row;
@@ -42,6 +44,19 @@ struct GateUpSink {
     if (tile.begin + m >= tile.end || lane >= Shape::WN / 2 || output >= width) return;
     act[ulong(tile.begin + m) * width + output] = A(silu(row[lane]) * row[Shape::WN / 2 + lane]);
   }
+  // pairs.at[i]: results n + 16 i and its neighbour; the first half are gates.
+  template <uint BLOCKS>
+  void store_pairs(uint m, uint n, thread const Pairs<BLOCKS>& pairs) const thread {
+    const uint output = first_output + n / Shape::WN * (Shape::WN / 2) + n % 16;
+    device A* to = act + ulong(tile.begin + m) * width;
+    LILY_UNROLL
+    for (uint i = 0; i < BLOCKS / 2; ++i) {
+      const uint at = output + 16 * i;
+      const float2 gate = pairs.at[i], up = pairs.at[BLOCKS / 2 + i];
+      if (at < width) to[at] = A(silu(gate.x) * up.x);
+      if (at + 1 < width) to[at + 1] = A(silu(gate.y) * up.y);
+    }
+  }
 };
 
 // act[i] = SwiGLU row of order[i] in its expert.   x A [T, H], order u32 [T*S] or null: the
@@ -64,19 +79,21 @@ template <class S, class A, class Shape>
       x,    order,   gates,    ups,     ulong(tile.expert) * p.expert_stride_rows,
       tile, p.slots, p.hidden, p.width, first_output};
   const GateUpSink<A, Shape> sink{act, tile, p.width, first_output};
-  gemm<S, A, Shape>(source, sink, gates, memory, thread_index, lane, simdgroup);
+  gemm<S, A>(Shape(), source, sink, gates, memory, thread_index, lane, simdgroup);
 }
 
 template <class S, class A>
 struct DownSource {
-  device const A* act;
+  device const A* x;
   Stored down;
   ulong expert_row;
   ExpertTile tile;
   uint width, hidden, first_output;
 
+  enum : bool { kMayBeShort = true };  // tiles of which are short of rows often
+  uint rows() const thread { return tile.end - tile.begin; }
   device const A* activation(uint m) const thread {
-    return act + ulong(min(tile.begin + m, tile.end - 1)) * width;
+    return x + ulong(min(tile.begin + m, tile.end - 1)) * width;
   }
   Row weight(uint n) const thread {
     return row_of<S>(down, expert_row + min(first_output + n, hidden - 1));
@@ -90,13 +107,30 @@ struct DownSink {
   ExpertTile tile;
   uint hidden, first_output;
 
+  uint slot_of(uint m) const thread { return order ? order[tile.begin + m] : tile.begin + m; }
   void store(uint m, uint n, threadgroup const float* row, uint lane) const thread {
     if (tile.begin + m >= tile.end) return;
-    const uint slot = order ? order[tile.begin + m] : tile.begin + m;
+    const uint slot = slot_of(m);
     LILY_UNROLL
     for (uint i = 0; i < Shape::WN; i += kLanes) {
       const uint output = first_output + n + i + lane;
       if (i + lane < Shape::WN && output < hidden) y[ulong(slot) * hidden + output] = row[i + lane];
+    }
+  }
+  // pairs.at[i]: results n + 16 i and its neighbour.
+  template <uint BLOCKS>
+  void store_pairs(uint m, uint n, thread const Pairs<BLOCKS>& pairs) const thread {
+    const uint slot = slot_of(m);
+    device float* to = y + ulong(slot) * hidden;
+    LILY_UNROLL
+    for (uint i = 0; i < BLOCKS; ++i) {
+      const uint at = first_output + n + 16 * i;
+      if (hidden % 2 == 0 && at < hidden) {
+        *(device float2*)(to + at) = pairs.at[i];
+      } else {
+        if (at < hidden) to[at] = pairs.at[i].x;
+        if (at + 1 < hidden) to[at + 1] = pairs.at[i].y;
+      }
     }
   }
 };
@@ -117,7 +151,7 @@ template <class S, class A, class Shape>
                                 tile,        p.width, p.hidden,
                                 first_output};
   const DownSink<Shape> sink{y, order, tile, p.hidden, first_output};
-  gemm<S, A, Shape>(source, sink, matrix, memory, thread_index, lane, simdgroup);
+  gemm<S, A>(Shape(), source, sink, matrix, memory, thread_index, lane, simdgroup);
 }
 
 }  // namespace lily

@@ -19,10 +19,17 @@ enum : uint { kRouteThreads = 256, kRouteSimdgroups = kRouteThreads / kLanes };
 }
 LILY_KERNEL(moe_route_f32, 256, moe_route)
 
-// --- A stable counting sort by one threadgroup. Each simdgroup takes a run of neighbouring slots,
-// 32 at a time: among them, a slot's place follows from how many earlier lanes have its expert.
+// --- A stable counting sort. Each simdgroup takes a run of neighbouring slots, 32 at a time: among
+// them, a slot's place follows from how many earlier lanes have its expert. Every threadgroup counts
+// all slots and places those of its own experts, because slots that are neighbours go to places that
+// are not, which is more than one core can write.
 
-enum : uint { kSortThreads = 512, kSortSimdgroups = kSortThreads / kLanes };
+enum : uint {
+  kSortThreads = 512,
+  kSortSimdgroups = kSortThreads / kLanes,
+  kSortGroups = 16,
+  kSortBatch = 8  // loads that a lane has under way: one at a time, waits would be all of the time
+};
 
 // How many lanes below this one have its expert (x), and how many lanes in all (y): a vote for each
 // bit of an expert's number leaves the lanes that agree in all of them.
@@ -37,6 +44,16 @@ inline uint2 ranks(uint expert, uint lane) {
   return uint2(popcount(same & ((1u << lane) - 1)), popcount(same));
 }
 
+// The experts of slots from + n * kLanes + lane; past `end`, one that no slot has.
+inline void load_experts(device const uint* ids, uint from, uint end, uint lane,
+                         thread uint (&expert)[kSortBatch]) {
+  LILY_UNROLL
+  for (uint n = 0; n < kSortBatch; ++n) {
+    const uint i = from + n * kLanes + lane;
+    expert[n] = i < end ? ids[i] : uint(kMaxExperts);
+  }
+}
+
 // ids u32 [T, S], order u32 [T*S], offsets u32 [E + 1]
 [[kernel]] void moe_sort(device const uint* ids [[buffer(0)]], device uint* order [[buffer(1)]],
                          device uint* offsets [[buffer(2)]], constant MoeParams& p [[buffer(3)]],
@@ -49,12 +66,15 @@ inline uint2 ranks(uint expert, uint lane) {
   threadgroup uint* mine = counts + simdgroup * kMaxExperts;
   for (uint i = lane; i < kMaxExperts; i += kLanes) mine[i] = 0;
   simdgroup_barrier(mem_flags::mem_threadgroup);
-  for (uint from = begin; from < end; from += kLanes) {
-    const uint i = from + lane;
-    const uint expert = i < end ? ids[i] : uint(kMaxExperts);
-    const uint2 rank = ranks(expert, lane);
-    if (i < end && rank.x == 0) mine[expert] += rank.y;
-    simdgroup_barrier(mem_flags::mem_threadgroup);
+  for (uint from = begin; from < end; from += kSortBatch * kLanes) {
+    uint expert[kSortBatch];
+    load_experts(ids, from, end, lane, expert);
+    LILY_UNROLL
+    for (uint n = 0; n < kSortBatch; ++n) {
+      const uint2 rank = ranks(expert[n], lane);
+      if (from + n * kLanes + lane < end && rank.x == 0) mine[expert[n]] += rank.y;
+      simdgroup_barrier(mem_flags::mem_threadgroup);
+    }
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
   // Thread e: this expert's slots in all, and before it those of lower experts.
@@ -67,7 +87,7 @@ inline uint2 ranks(uint expert, uint lane) {
   if (lane == 0) totals[simdgroup] = sum;
   threadgroup_barrier(mem_flags::mem_threadgroup);
   for (uint s = 0; s < simdgroup; ++s) before += totals[s];
-  if (thread_index <= p.experts) offsets[thread_index] = before;
+  if (group.x == 0 && thread_index <= p.experts) offsets[thread_index] = before;
   if (thread_index < p.experts) {
     for (uint s = 0; s < kSortSimdgroups; ++s) {
       const uint count = counts[s * kMaxExperts + thread_index];
@@ -76,15 +96,19 @@ inline uint2 ranks(uint expert, uint lane) {
     }
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  for (uint from = begin; from < end; from += kLanes) {
-    const uint i = from + lane;
-    const uint expert = i < end ? ids[i] : uint(kMaxExperts);
-    const uint2 rank = ranks(expert, lane);
-    const uint place = i < end ? mine[expert] : 0;
-    simdgroup_barrier(mem_flags::mem_threadgroup);
-    if (i < end) order[place + rank.x] = i;
-    if (i < end && rank.x == 0) mine[expert] = place + rank.y;
-    simdgroup_barrier(mem_flags::mem_threadgroup);
+  for (uint from = begin; from < end; from += kSortBatch * kLanes) {
+    uint expert[kSortBatch];
+    load_experts(ids, from, end, lane, expert);
+    LILY_UNROLL
+    for (uint n = 0; n < kSortBatch; ++n) {
+      const uint i = from + n * kLanes + lane;
+      const uint2 rank = ranks(expert[n], lane);
+      const uint place = i < end ? mine[expert[n]] : 0;
+      simdgroup_barrier(mem_flags::mem_threadgroup);
+      if (i < end && expert[n] % kSortGroups == group.x) order[place + rank.x] = i;
+      if (i < end && rank.x == 0) mine[expert[n]] = place + rank.y;
+      simdgroup_barrier(mem_flags::mem_threadgroup);
+    }
   }
 }
 LILY_KERNEL(moe_sort_u32, 512, moe_sort)
@@ -106,26 +130,55 @@ LILY_GROUPED_STORAGES(bf16, bfloat, _t32, SmallTile)
 LILY_GROUPED_STORAGES(bf16, bfloat, _t64, WideTile)
 LILY_GROUPED_STORAGES(f16, half, _t32, SmallTile)
 LILY_GROUPED_STORAGES(f16, half, _t64, WideTile)
-#if defined(__NVPTX__)
-LILY_GROUPED_STORAGES(bf16, bfloat, _t128, LargeTile)
-#endif
 
-// residual[t] += sum over slots of weight * y + shared weight * shared[t]. A thread takes an
-// element. y f32 [T*S, H], shared f32 [T, H], weights f32 [T, S + 1], residual f32 [T, H]
-enum : uint { kCombineThreads = 256 };
+// residual[t] += sum over slots of weight * y + shared weight * shared[t]. A threadgroup takes
+// kCombineColumns columns of a token. y f32 [T*S, H], shared f32 [T, H], weights f32 [T, S + 1],
+// residual f32 [T, H]
+enum : uint {
+  kCombineThreads = 256,
+  kCombineEach = 4,   // columns of a thread
+  kCombineAhead = 4,  // slots whose loads are under way together
+  kCombineColumns = kCombineThreads * kCombineEach
+};
 [[kernel]] void moe_combine(device const float* y [[buffer(0)]],
                             device const float* shared [[buffer(1)]],
                             device const float* weights [[buffer(2)]],
                             device float* residual [[buffer(3)]],
                             constant MoeParams& p [[buffer(4)]], LILY_PLACE) {
-  const ulong at = ulong(group.x) * kCombineThreads + thread_index;
-  if (at >= ulong(p.tokens) * p.hidden) return;
-  const uint t = uint(at / p.hidden), column = uint(at % p.hidden);
+  const uint t = group.y, first = group.x * kCombineColumns + thread_index;
   device const float* weight = weights + ulong(t) * (p.slots + 1);
-  device const float* from = y + ulong(t) * p.slots * p.hidden + column;
-  float total = shared[at] * weight[p.slots];
-  for (uint s = 0; s < p.slots; ++s) total = fma(from[ulong(s) * p.hidden], weight[s], total);
-  residual[at] += total;
+  device const float* from = y + ulong(t) * p.slots * p.hidden;
+  const ulong row = ulong(t) * p.hidden;
+  float total[kCombineEach], before[kCombineEach];
+  LILY_UNROLL
+  for (uint i = 0; i < kCombineEach; ++i) {
+    const uint column = min(first + i * kCombineThreads, p.hidden - 1);
+    total[i] = shared[row + column] * weight[p.slots];
+    before[i] = residual[row + column];
+  }
+  for (uint slot = 0; slot < p.slots; slot += kCombineAhead) {
+    float part[kCombineAhead][kCombineEach];
+    LILY_UNROLL
+    for (uint s = 0; s < kCombineAhead; ++s) {
+      LILY_UNROLL
+      for (uint i = 0; i < kCombineEach; ++i) {
+        const uint column = min(first + i * kCombineThreads, p.hidden - 1);
+        part[s][i] = from[ulong(min(slot + s, p.slots - 1)) * p.hidden + column];
+      }
+    }
+    LILY_UNROLL
+    for (uint s = 0; s < kCombineAhead; ++s) {
+      if (slot + s >= p.slots) continue;
+      const float factor = weight[slot + s];
+      LILY_UNROLL
+      for (uint i = 0; i < kCombineEach; ++i) total[i] = fma(part[s][i], factor, total[i]);
+    }
+  }
+  LILY_UNROLL
+  for (uint i = 0; i < kCombineEach; ++i) {
+    const uint column = first + i * kCombineThreads;
+    if (column < p.hidden) residual[row + column] = before[i] + total[i];
+  }
 }
 LILY_KERNEL(moe_combine_f32, 256, moe_combine)
 

@@ -26,7 +26,9 @@ template <class C, class A>
   float value[kHeadElements];
   norm_head(from + (is_query ? row.query(head) : row.key(head)), is_query ? q_gain : k_gain,
             p.head_dim, p.eps, lane, value);
-  rotate_head(value, inv_freq, p.head_dim, p.rotary_dims, position, lane, mine);
+  Rotation rotation;
+  rotation.begin(inv_freq, p.rotary_dims, position, lane);
+  rotation.apply(value, p.rotary_dims, lane, mine);
   if (is_query) {
     device A* to = q + (ulong(t) * p.q_heads + head) * p.head_dim;
     for (uint i = lane; i < p.head_dim; i += kLanes) to[i] = A(mine[i]);

@@ -1,6 +1,7 @@
 // sample: lm_head with candidate selection, the draw, and scores of given tokens. The meaning of
 // the draw is stated in python/lily/sampling.py; this is the part of it that 64 candidates decide.
 #include "candidates.h"
+#include "digits.h"
 #include "weights.h"
 
 namespace lily {
@@ -14,6 +15,76 @@ enum : uint {
   kLaneRows = kRowsPerSimdgroup / kLanes
 };
 
+// Where a threadgroup's logits become its block of candidates.
+struct RankMemory {
+  threadgroup float* partial;    // [2 * kGemvSimdgroups]
+  threadgroup float* found;      // [kSampleBlockRows]: the logits, each simdgroup's after another's
+  threadgroup Candidate* lists;  // [kGemvSimdgroups / 2 * kCandidates]
+};
+
+// Writes the logits of rows from `first` on, which this simdgroup has found, and the best of the
+// block. All threads must call it.
+inline void rank_logits(RankMemory memory, uint first, uint vocab, device float* logits,
+                        device SampleBlock& block, uint lane, uint simdgroup) {
+  threadgroup const float* mine = memory.found + simdgroup * kRowsPerSimdgroup;
+  Candidate sorted[kLaneRows];
+  float top = -INFINITY;
+  LILY_UNROLL
+  for (uint n = 0; n < kLaneRows; ++n) {
+    const uint i = n * kLanes + lane;
+    const bool there = first + i < vocab;
+    const float logit = mine[i];
+    if (there) logits[first + i] = logit;
+    sorted[n] = candidate(logit, first + i, there);
+    top = max(top, sorted[n].logit);
+  }
+  top = simd_max(top);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (lane == 0) memory.partial[simdgroup] = top;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (uint s = 0; s < kGemvSimdgroups; ++s) top = max(top, memory.partial[s]);
+  float sum = 0.0f;
+  LILY_UNROLL
+  for (uint n = 0; n < kLaneRows; ++n) {
+    const uint i = n * kLanes + lane;
+    if (first + i < vocab) sum += exp(mine[i] - top);
+  }
+  sum = simd_sum(sum);
+  if (lane == 0) memory.partial[kGemvSimdgroups + simdgroup] = sum;
+
+  sort_candidates<kLaneRows>(sorted, lane);
+  Candidate best[kLaneBest];
+  LILY_UNROLL
+  for (uint n = 0; n < kLaneBest; ++n) best[n] = sorted[n];
+  merge_lists<kGemvSimdgroups>(best, memory.lists, lane, simdgroup);
+  if (simdgroup != 0) return;
+  uint count = 0;
+  LILY_UNROLL
+  for (uint n = 0; n < kLaneBest; ++n) {
+    count += best[n].id != kNoToken;
+    block.ids[n * kLanes + lane] = best[n].id;
+    block.logits[n * kLanes + lane] = best[n].logit;
+  }
+  count = simd_sum(count);
+  if (lane != 0) return;
+  float sum_exp = 0.0f;
+  for (uint s = 0; s < kGemvSimdgroups; ++s) sum_exp += memory.partial[kGemvSimdgroups + s];
+  block.max_logit = top;
+  block.sum_exp = sum_exp;
+  block.num_candidates = count;
+}
+
+// 1 / rms of x from each thread's part of the sum of squares. All threads must call it.
+inline float rms_factor(float squares, uint hidden, float eps, threadgroup float* partial,
+                        uint lane, uint simdgroup) {
+  squares = simd_sum(squares);
+  if (lane == 0) partial[simdgroup] = squares;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  float total = 0.0f;
+  for (uint s = 0; s < kGemvSimdgroups; ++s) total += partial[s];
+  return precise::rsqrt(total / float(hidden) + eps);
+}
+
 // x f32 [1, H], gain f32 [H], logits f32 [1, V], blocks [ceil(V / kSampleBlockRows)]
 template <class S>
 [[kernel]] void sample_logits(
@@ -26,12 +97,8 @@ template <class S>
   LILY_THREADGROUP(float, found, kSampleBlockRows);
   LILY_THREADGROUP(Candidate, lists, kGemvSimdgroups / 2 * kCandidates);
   const Stored lm_head{weight, scales, biases, p.hidden, p.group_size};
-  const float squares = simd_sum(stage<S>(x, gain, p.hidden, slab, thread_index));
-  if (lane == 0) partial[simdgroup] = squares;
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  float total = 0.0f;
-  for (uint s = 0; s < kGemvSimdgroups; ++s) total += partial[s];
-  const float factor = precise::rsqrt(total / float(p.hidden) + p.eps);
+  const float squares = stage<S>(x, gain, p.hidden, slab, thread_index);
+  const float factor = rms_factor(squares, p.hidden, p.eps, partial, lane, simdgroup);
 
   threadgroup float* mine = found + simdgroup * kRowsPerSimdgroup;
   const uint first = group.x * kSampleBlockRows + simdgroup * kRowsPerSimdgroup;
@@ -53,58 +120,99 @@ template <class S>
     }
   }
   simdgroup_barrier(mem_flags::mem_threadgroup);
-  Candidate sorted[kLaneRows];
-  float top = -INFINITY;
-  LILY_UNROLL
-  for (uint n = 0; n < kLaneRows; ++n) {
-    const uint i = n * kLanes + lane;
-    const bool there = first + i < p.vocab;
-    const float logit = mine[i];
-    if (there) logits[first + i] = logit;
-    sorted[n] = candidate(logit, first + i, there);
-    top = max(top, sorted[n].logit);
-  }
-  top = simd_max(top);
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  if (lane == 0) partial[simdgroup] = top;
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  for (uint s = 0; s < kGemvSimdgroups; ++s) top = max(top, partial[s]);
-  float sum = 0.0f;
-  LILY_UNROLL
-  for (uint n = 0; n < kLaneRows; ++n) {
-    const uint i = n * kLanes + lane;
-    if (first + i < p.vocab) sum += exp(mine[i] - top);
-  }
-  sum = simd_sum(sum);
-  if (lane == 0) partial[kGemvSimdgroups + simdgroup] = sum;
-
-  sort_candidates<kLaneRows>(sorted, lane);
-  Candidate best[kLaneBest];
-  LILY_UNROLL
-  for (uint n = 0; n < kLaneBest; ++n) best[n] = sorted[n];
-  merge_lists<kGemvSimdgroups>(best, lists, lane, simdgroup);
-  if (simdgroup != 0) return;
-  device SampleBlock& block = blocks[group.x];
-  uint count = 0;
-  LILY_UNROLL
-  for (uint n = 0; n < kLaneBest; ++n) {
-    count += best[n].id != kNoToken;
-    block.ids[n * kLanes + lane] = best[n].id;
-    block.logits[n * kLanes + lane] = best[n].logit;
-  }
-  count = simd_sum(count);
-  if (lane != 0) return;
-  float sum_exp = 0.0f;
-  for (uint s = 0; s < kGemvSimdgroups; ++s) sum_exp += partial[kGemvSimdgroups + s];
-  block.max_logit = top;
-  block.sum_exp = sum_exp;
-  block.num_candidates = count;
+  rank_logits({partial, found, lists}, first, p.vocab, logits, blocks[group.x], lane, simdgroup);
 }
 
 LILY_KERNEL(sample_logits_f32, 256, sample_logits<F32>)
 LILY_KERNEL(sample_logits_bf16, 256, sample_logits<Bf16>)
 LILY_KERNEL(sample_logits_q8, 256, sample_logits<Q8>)
 LILY_KERNEL(sample_logits_q4, 256, sample_logits<Q4<4>>)
+
+// --- The same by integer matrix units (digits.h), for 4-bit rows. A simdgroup takes its rows in
+// tiles of 16 and these in slices of 256 columns, the next of them under way.
+
+enum : uint {
+  kHeadSteps = 2,
+  kHeadSlice = kHeadSteps * kStepColumns,
+  kHeadMemory = digit_memory(kMaxHiddenOfHead / kStepColumns, 1)
+};
+
+struct HeadRows {
+  Stored head;
+  uint first, last;
+  Row row(uint n) const thread { return code_row<Q4<4>>(head, min(first + n, last)); }
+};
+
+typedef Codes<Q4<4>, 1, kHeadSteps> HeadCodes;
+
+// Slice `at` of this simdgroup's, counted over its tiles.
+struct HeadSlices {
+  Stored head;
+  uint first, last, slices;  // rows; slices of a tile
+  void load(thread HeadCodes& codes, uint at, uint lane) const thread {
+    const HeadRows rows{head, first + at / slices * kTileCodes, last};
+    codes.load(rows, at % slices * kHeadSlice, lane);
+  }
+};
+
+// Slice `at` times its digits; after a tile's last, its logits into `found`.
+inline void multiply_head(thread const HeadCodes& codes, Digits digits, uint at, uint slices,
+                          float factor, threadgroup float* found, uint lane,
+                          thread float (&sums)[2]) {
+  const uint slice = at % slices;
+  const Digits here{digits.planes + slice * kHeadSteps * kStepBytes,
+                    digits.factors + slice * kHeadSteps * 2, digits.zeros};
+  multiply_digits<Q4<4>, 1, kHeadSteps>(codes, here, lane, sums);
+  if (slice + 1 != slices) return;
+  LILY_UNROLL
+  for (uint r = 0; r < 2; ++r) {
+    float sum = sums[r] + simd_shuffle_xor(sums[r], 1);
+    sum += simd_shuffle_xor(sum, 2);
+    if (lane % 4 == 0) found[at / slices * kTileCodes + r * 8 + lane / 4] = sum * factor;
+    sums[r] = 0.0f;
+  }
+}
+
+[[kernel]] void sample_logits_digits(
+    device const float* x [[buffer(0)]], device const float* gain [[buffer(1)]],
+    device const uchar* weight [[buffer(2)]], device const bfloat* scales [[buffer(3)]],
+    device const bfloat* biases [[buffer(4)]], device float* logits [[buffer(5)]],
+    device SampleBlock* blocks [[buffer(6)]], constant SampleParams& p [[buffer(7)]], LILY_PLACE) {
+  LILY_THREADGROUP(Sixteen, memory, kHeadMemory);
+  LILY_THREADGROUP(float, partial, 2 * kGemvSimdgroups);
+  LILY_THREADGROUP(float, found, kSampleBlockRows);
+  LILY_THREADGROUP(Candidate, lists, kGemvSimdgroups / 2 * kCandidates);
+  const Digits digits = digits_in(memory, kMaxHiddenOfHead / kStepColumns, 1, 0);
+  const uint first = group.x * kSampleBlockRows + simdgroup * kRowsPerSimdgroup;
+  const HeadSlices slices{
+      {weight, scales, biases, p.hidden, p.group_size}, first, p.vocab - 1, p.hidden / kHeadSlice};
+  HeadCodes now, next;
+  slices.load(now, 0, lane);
+  LILY_WAIT_FOR_STEP();
+  RowOfX<float, true> source{x, gain, {}};
+  float squares = 0.0f;
+  if (thread_index < 2) digits.zeros[thread_index] = uint4(0);
+  for (uint k = thread_index * 8; k < p.hidden; k += kGemvThreads * 8) {
+    float eight[8];
+    source.load_ahead(k);
+    squares += source.load(k, eight);
+    stage_eight<Q4<4>>(eight, digits, k);
+  }
+  const float factor = rms_factor(squares, p.hidden, p.eps, partial, lane, simdgroup);
+
+  threadgroup float* mine = found + simdgroup * kRowsPerSimdgroup;
+  const uint all = kRowsPerSimdgroup / kTileCodes * slices.slices;  // an even number
+  float sums[2] = {0.0f, 0.0f};
+  for (uint at = 0; at < all; at += 2) {
+    slices.load(next, at + 1, lane);
+    multiply_head(now, digits, at, slices.slices, factor, mine, lane, sums);
+    if (at + 2 < all) slices.load(now, at + 2, lane);
+    multiply_head(next, digits, at + 1, slices.slices, factor, mine, lane, sums);
+  }
+  simdgroup_barrier(mem_flags::mem_threadgroup);
+  rank_logits({partial, found, lists}, first, p.vocab, logits, blocks[group.x], lane, simdgroup);
+}
+LILY_EARLY_KERNEL(sample_logits_q4_i256, 256, 2, sample_logits_digits)
 
 // --- The draw
 
@@ -182,13 +290,15 @@ inline uint draw_place(Sampler sampler, threadgroup const float* logits, threadg
   return n;  // the draw fell among tokens that are no candidates
 }
 
-// The lane's candidates of a block's list.
-inline void load_list(thread Candidate (&list)[kLaneBest], device const SampleBlock& block,
-                      uint lane) {
+// The lane's candidates of a block's list; past the last block, none.
+inline void load_list(thread Candidate (&list)[kLaneBest], device const SampleBlock* blocks,
+                      uint at, uint num_blocks, uint lane) {
+  const bool there = at < num_blocks;
+  device const SampleBlock& block = blocks[there ? at : 0];
   LILY_UNROLL
   for (uint n = 0; n < kLaneBest; ++n) {
     const uint i = n * kLanes + lane;
-    list[n] = candidate(block.logits[i], block.ids[i], i < block.num_candidates);
+    list[n] = candidate(block.logits[i], block.ids[i], there && i < block.num_candidates);
   }
 }
 
@@ -229,17 +339,18 @@ inline float row_logsumexp(device const SampleBlock* blocks, uint num_blocks,
   LILY_THREADGROUP(float, partial, kDrawSimdgroups);
   LILY_THREADGROUP(float, logits, kCandidates);
   LILY_THREADGROUP(float, weights, kCandidates);
-  const float logsumexp =
-      row_logsumexp(blocks, p.num_blocks, partial, thread_index, lane, simdgroup);
   // Each simdgroup merges its share of the lists, the next of them under way; then they merge
   // theirs.
-  Candidate best[kLaneBest], next[kLaneBest];
-  LILY_UNROLL
-  for (uint n = 0; n < kLaneBest; ++n) best[n] = next[n] = {-INFINITY, kNoToken};
-  if (simdgroup < p.num_blocks) load_list(best, blocks[simdgroup], lane);
+  Candidate best[kLaneBest], next[kLaneBest], after[kLaneBest];
+  load_list(best, blocks, simdgroup, p.num_blocks, lane);
+  load_list(next, blocks, simdgroup + kDrawSimdgroups, p.num_blocks, lane);
+  const float logsumexp =
+      row_logsumexp(blocks, p.num_blocks, partial, thread_index, lane, simdgroup);
   for (uint b = simdgroup + kDrawSimdgroups; b < p.num_blocks; b += kDrawSimdgroups) {
-    load_list(next, blocks[b], lane);
+    load_list(after, blocks, b + kDrawSimdgroups, p.num_blocks, lane);
     merge_registers<kLaneBest>(best, next, lane);
+    LILY_UNROLL
+    for (uint n = 0; n < kLaneBest; ++n) next[n] = after[n];
   }
   merge_lists<kDrawSimdgroups>(best, lists, lane, simdgroup);
   uint count = 0;

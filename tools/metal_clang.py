@@ -36,7 +36,7 @@ ENTRY = re.compile(
     r"(?P<head>^\.visible \.entry (?P<name>\w+)\([^)]*\)[^\n]*\n)(?P<body>\{.*?^\})",
     re.MULTILINE | re.DOTALL,
 )
-THREADS = re.compile(r"// threads (\d+)")
+BOUNDS = re.compile(r"// threads (\d+) groups (\d+)")
 SHARED = re.compile(r"^(?:\.weak |\.visible )?\.global (.*lily_shared_memory)", re.MULTILINE)
 REFUSED = {
     r"^\s*\.local\b|\b(?:ld|st)\.local\b": "local memory (an array that is indexed at run time?)",
@@ -107,11 +107,11 @@ def compile_file(clang: str, source: Path, target: Path, flags: list[str]) -> No
 
 
 def with_bounds(entry: re.Match[str]) -> str:
-    """An entry with its threads; of those with 256, two groups must fit on a multiprocessor."""
-    found = THREADS.search(entry["body"])
+    """An entry with its threads, and the groups that must fit on a multiprocessor."""
+    found = BOUNDS.search(entry["body"])
     if not found:
         raise SystemExit(f"{entry['name']}: no comment says how many threads it has")
-    bounds = f".maxntid {found[1]}, 1, 1\n" + (".minnctapersm 2\n" if found[1] == "256" else "")
+    bounds = f".maxntid {found[1]}, 1, 1\n.minnctapersm {found[2]}\n"
     return entry["head"] + bounds + entry["body"]
 
 

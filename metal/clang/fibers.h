@@ -244,6 +244,9 @@ LILY_FIBERS_UNWATCHED void declaration() {}
           typename lily_target::Signed<decltype(__VA_ARGS__)>::Bound()),                \
       0};
 
+#define LILY_EARLY_KERNEL(name, threads, groups, ...) LILY_KERNEL(name, threads, __VA_ARGS__)
+#define LILY_WAIT_FOR_STEP()
+
 // The type goes through a name of its own: `uint4 (` would be the constructor of types.h.
 #define LILY_THREADGROUP(type, name, count)                                                 \
   struct lily_tag_##name {};                                                                \

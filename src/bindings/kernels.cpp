@@ -173,12 +173,20 @@ void bind_tensors(nb::module_& kernels) {
       .def_prop_ro("storage", [](const Matrix& self) { return storage_name(self.storage); });
 }
 
+Tiles tiles_named(const std::string& name) {
+  if (name == "apple") return Tiles::apple;
+  if (name == "nvidia") return Tiles::nvidia;
+  throw InvalidInput("Step: tiles is '" + name + "', expected 'apple' or 'nvidia'");
+}
+
 void bind_device(nb::module_& kernels) {
   nb::class_<Step>(kernels, "Step", "Dispatches recorded for a device to run.")
-      .def(nb::new_([](const Device* device) {
+      .def(nb::new_([](const Device* device, const std::string& tiles) {
+             if (!tiles.empty()) return std::make_shared<Step>(tiles_named(tiles));
              return std::make_shared<Step>(device ? device->tiles() : Tiles::apple);
            }),
-           "device"_a = nb::none(), "Recorded with the tile sizes that suit the device.")
+           "device"_a = nb::none(), "tiles"_a = "",
+           "Recorded with the tile sizes that suit the device, or those of 'apple' or 'nvidia'.")
       .def("describe", &Step::describe, "One line for each dispatch.")
       .def("clear", &Step::clear)
       .def("__len__", [](const Step& self) { return self.dispatches().size(); });

@@ -166,7 +166,8 @@ class Device {
   // own clock, or by the host's around submit and wait where it has none.
   virtual std::vector<double> time_us(const Step& step, uint32_t repeats);
 
-  // Copies, ordered after everything submitted; the host side is safe to touch on return.
+  // Copies, ordered after everything submitted; the host side is safe to touch on return. A read
+  // returns when what was submitted is done, and throws as wait() does.
   virtual void read(const View& from, void* to, size_t bytes) = 0;
   virtual void write(const View& to, const void* from, size_t bytes) = 0;
   virtual void copy(const View& to, const View& from, size_t bytes) = 0;

@@ -283,7 +283,7 @@ void Session::record_chunk(Step& step, std::span<const uint32_t> tokens, bool is
 bool Session::decode(uint32_t token, bool beside) {
   const uint32_t position = static_cast<uint32_t>(timeline_.size());
   write_cursor(token, position);
-  run(decode_step_, beside);
+  submit(decode_step_, beside);  // the draw is read after it
   if (!read_draw(position)) return false;
   accept({&token, 1});
   logits_ready_ = draw_ready_ = true;
@@ -291,13 +291,17 @@ bool Session::decode(uint32_t token, bool beside) {
 }
 
 // Until accept() says otherwise, the state belongs to no timeline.
-void Session::run(const Step& step, bool beside) {
+void Session::submit(const Step& step, bool beside) {
   sound_ = logits_ready_ = draw_ready_ = false;
   if (beside) {
     device().submit_beside(step);
   } else {
     device().submit(step);
   }
+}
+
+void Session::run(const Step& step) {
+  submit(step);
   device().wait();
 }
 

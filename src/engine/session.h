@@ -116,7 +116,8 @@ class Session {
   void run_chunk(std::span<const uint32_t> tokens, bool is_last);
   void record_chunk(Step& step, std::span<const uint32_t> tokens, bool is_last);
   bool decode(uint32_t token, bool beside);
-  void run(const Step& step, bool beside = false);
+  void submit(const Step& step, bool beside = false);
+  void run(const Step& step);
   void write_cursor(uint32_t token, uint32_t position);
   // False, with nothing taken over, where the logits are not finite.
   [[nodiscard]] bool read_draw(uint32_t position);

@@ -74,9 +74,7 @@ void attention_prefill(Step& step, const Tensor& y, const Tensor& q, const Atten
 
   step.add(kernel_name("attention_prefill", layer.k_cache.dtype) + activation_suffix(q.dtype),
            Bindings().in(q).in(layer.proj).in(layer.k_cache).in(layer.v_cache).out(y), params,
-           attention_prefill_grid(step.tiles(),
-                                  uint64_t{params.tokens} * params.q_heads / params.kv_heads,
-                                  params.kv_heads, params.head_dim));
+           attention_prefill_grid(step.tiles(), q.dtype, params));
 }
 
 namespace {
@@ -110,7 +108,7 @@ void attention_decode(Step& step, const Tensor& partial, const AttentionTensors&
                .inout(layer.k_cache)
                .inout(layer.v_cache)
                .out(partial),
-           params, attention_decode_grid(params.kv_heads, params.head_dim));
+           params, attention_decode_grid(step.tiles(), params.kv_heads, params.head_dim));
 }
 
 void attention_merge(Step& step, const Tensor& y, const Tensor& partial,

@@ -79,7 +79,7 @@ void delta_step(Step& step, const Tensor& y, const DeltaTensors& layer, const Te
                .inout(layer.conv_ring)
                .inout(layer.state)
                .out(y),
-           params, delta_step_grid(params.value_heads, params.key_dim));
+           params, delta_step_grid(params.value_heads, params.key_dim, params.value_dim));
 }
 
 void delta_conv(Step& step, const Tensor& qkv, const Tensor& gates, const DeltaTensors& layer,
@@ -114,7 +114,7 @@ void delta_chunk(Step& step, const Tensor& y, const Tensor& qkv, const Tensor& g
 
   step.add(kernel_name("delta_chunk", DType::f32),
            Bindings().inout(qkv).in(gates).inout(layer.state), params,
-           delta_chunk_grid(params.value_heads, params.value_dim, params.key_dim));
+           delta_chunk_grid(step.tiles(), params));
   step.add(kernel_name("delta_norm", y.dtype),
            Bindings().in(qkv).in(layer.proj).in(layer.gain).out(y), params,
            delta_heads_grid(params.tokens, params.value_heads));

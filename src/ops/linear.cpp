@@ -37,15 +37,16 @@ void for_runs(const std::vector<Matrix>& segments, LinearParams params, Record r
     }
     params.num_segments = static_cast<uint32_t>(last - first);
     params.group_size = segments[first].group_size;
-    record(params, first, last, rows);
+    record(params, first, last);
     params.out_offset += rows;
     first = last;
   }
 }
 
-Grid linear_grid(const Step& step, const LinearParams& params, uint32_t rows) {
-  return params.tokens == 1 ? gemv_grid(step.tiles(), rows, params.cols)
-                            : gemm_grid(step.tiles(), params.tokens, rows);
+Grid linear_grid(const Step& step, const Matrix& first, DType activation,
+                 const LinearParams& params) {
+  return params.tokens == 1 ? gemv_grid(step.tiles(), first, params)
+                            : gemm_grid(step.tiles(), first, activation, params);
 }
 
 // Segments [first, last), and empty ones up to kMaxSegments: a kernel's bindings do not move.
@@ -70,15 +71,14 @@ void linear(Step& step, const Tensor& y, const Tensor& x, const std::vector<Matr
   params.tokens = tokens;
   params.cols = cols;
   params.out_stride = rows;
-  for_runs(segments, params,
-           [&](const LinearParams& run, size_t first, size_t last, uint32_t run_rows) {
-             Bindings bindings;
-             bindings.in(x).out(y);
-             bind_segments(bindings, segments, first, last);
-             const char* kernel = tokens == 1 ? "linear_gemv" : "linear_gemm";
-             step.add(kernel_name(kernel, segments[first].storage) + activation_suffix(x.dtype),
-                      bindings, run, linear_grid(step, run, run_rows));
-           });
+  for_runs(segments, params, [&](const LinearParams& run, size_t first, size_t last) {
+    Bindings bindings;
+    bindings.in(x).out(y);
+    bind_segments(bindings, segments, first, last);
+    const char* kernel = tokens == 1 ? "linear_gemv" : "linear_gemm";
+    step.add(kernel_name(kernel, segments[first].storage) + activation_suffix(x.dtype), bindings,
+             run, linear_grid(step, segments[first], x.dtype, run));
+  });
 }
 
 void linear_add(Step& step, const Tensor& y, const Tensor& x, const Matrix& weight) {
@@ -99,7 +99,8 @@ void linear_add(Step& step, const Tensor& y, const Tensor& x, const Matrix& weig
   params.out_stride = rows;
   const char* kernel = tokens == 1 ? "linear_gemv_add" : "linear_gemm_add";
   step.add(kernel_name(kernel, weight.storage) + activation_suffix(x.dtype),
-           Bindings().in(x).inout(y).in(weight), params, linear_grid(step, params, rows));
+           Bindings().in(x).inout(y).in(weight), params,
+           linear_grid(step, weight, x.dtype, params));
 }
 
 void linear_norm(Step& step, const Tensor& y, const Tensor& x, const Tensor& gain, float eps,
@@ -117,14 +118,13 @@ void linear_norm(Step& step, const Tensor& y, const Tensor& x, const Tensor& gai
   params.cols = cols;
   params.out_stride = rows;
   params.eps = eps;
-  for_runs(segments, params,
-           [&](const LinearParams& run, size_t first, size_t last, uint32_t run_rows) {
-             Bindings bindings;
-             bindings.in(x).in(gain).out(y);
-             bind_segments(bindings, segments, first, last);
-             step.add(kernel_name("linear_gemv_norm", segments[first].storage), bindings, run,
-                      gemv_grid(step.tiles(), run_rows, cols));
-           });
+  for_runs(segments, params, [&](const LinearParams& run, size_t first, size_t last) {
+    Bindings bindings;
+    bindings.in(x).in(gain).out(y);
+    bind_segments(bindings, segments, first, last);
+    step.add(kernel_name("linear_gemv_norm", segments[first].storage), bindings, run,
+             gemv_grid(step.tiles(), segments[first], run));
+  });
 }
 
 }  // namespace lily::ops

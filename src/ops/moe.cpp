@@ -83,7 +83,7 @@ void moe_router(Step& step, const Tensor& logits, const Tensor& shared_act, cons
                .in(moe.shared_up)
                .out(logits)
                .out(shared_act),
-           params, moe_router_grid(params.experts, params.shared_width));
+           params, moe_router_grid(step.tiles(), moe));
 }
 
 void moe_gate_up(Step& step, const Tensor& act, const Tensor& ids, const Tensor& weights,
@@ -105,7 +105,7 @@ void moe_gate_up(Step& step, const Tensor& act, const Tensor& ids, const Tensor&
   step.add(
       kernel_name("moe_gate_up", moe.gate.storage),
       Bindings().in(x).in(gain).in(logits).in(moe.gate).in(moe.up).out(act).out(ids).out(weights),
-      params, moe_gate_up_grid(params.width, params.slots));
+      params, moe_gate_up_grid(step.tiles(), moe));
 }
 
 void moe_down(Step& step, const Tensor& residual, const Tensor& act, const Tensor& shared_act,
@@ -130,7 +130,7 @@ void moe_down(Step& step, const Tensor& residual, const Tensor& act, const Tenso
                .in(moe.down)
                .in(moe.shared_down)
                .inout(residual),
-           params, moe_down_grid(params.hidden));
+           params, moe_down_grid(step.tiles(), moe));
 }
 
 void moe_route(Step& step, const Tensor& ids, const Tensor& weights, const Tensor& logits) {
@@ -170,7 +170,6 @@ void moe_sort(Step& step, const Tensor& order, const Tensor& offsets, const Tens
   params.tokens = tokens;
   params.experts = experts;
   params.slots = slots;
-  // One group: the sort is stable, and its counts need every slot.
   step.add(kernel_name("moe_sort", DType::u32), Bindings().in(ids).out(order).out(offsets), params,
            moe_sort_grid());
 }
@@ -207,7 +206,7 @@ void moe_grouped_gate_up(Step& step, const Tensor& act, const Tensor& x, const T
   params.expert_stride_rows = static_cast<uint32_t>(gate.expert_stride_rows);
   step.add(kernel_name("moe_grouped_gate_up", gate.storage) + activation_suffix(x.dtype),
            Bindings().in(x).in(order).in(offsets).in(gate).in(up).out(act), params,
-           grouped_grid(step.tiles(), rows, experts, width, 2));
+           grouped_grid(step.tiles(), gate, x.dtype, rows, 2));
 }
 
 void moe_grouped_down(Step& step, const Tensor& y, const Tensor& act, const Tensor& order,
@@ -234,7 +233,7 @@ void moe_grouped_down(Step& step, const Tensor& y, const Tensor& act, const Tens
   params.expert_stride_rows = hidden;
   step.add(kernel_name("moe_grouped_down", down.storage) + activation_suffix(act.dtype),
            Bindings().in(act).in(order).in(offsets).in(down).out(y), params,
-           grouped_grid(step.tiles(), rows, experts, hidden, 1));
+           grouped_grid(step.tiles(), down, act.dtype, rows, 1));
 }
 
 void moe_combine(Step& step, const Tensor& residual, const Tensor& y, const Tensor& shared,
@@ -255,7 +254,7 @@ void moe_combine(Step& step, const Tensor& residual, const Tensor& y, const Tens
   params.slots = slots;
   step.add(kernel_name("moe_combine", DType::f32),
            Bindings().in(y).in(shared).in(weights).inout(residual), params,
-           combine_grid(uint64_t{tokens} * hidden));
+           combine_grid(tokens, hidden));
 }
 
 }  // namespace lily::ops

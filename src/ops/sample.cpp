@@ -33,7 +33,7 @@ void sample_logits(Step& step, const Tensor& logits, const Tensor& blocks, const
   params.eps = eps;
   step.add(kernel_name("sample_logits", lm_head.storage),
            Bindings().in(x).in(gain).in(lm_head).out(logits).out(blocks), params,
-           sample_logits_grid(params.num_blocks));
+           sample_logits_grid(step.tiles(), lm_head, params.num_blocks));
 }
 
 void sample_draw(Step& step, const Tensor& result, const Tensor& blocks, const Tensor& sampler,

@@ -24,17 +24,36 @@ struct BlockTile {
 };
 constexpr BlockTile kSmall{32, 64, 128, "_t32"};
 constexpr BlockTile kWide{64, 64, 128, "_t64"};
-constexpr BlockTile kLarge{128, 128, 256, "_t128"};
+constexpr BlockTile kLanes16{16, 128, 128, "_lanes16"};
+constexpr BlockTile kLanes32{32, 128, 128, "_lanes32"};
+constexpr BlockTile kLanes64{64, 128, 128, "_lanes64"};
+constexpr BlockTile kLanes128{128, 128, 128, "_lanes128"};
 
 // Up to 8 rows: each weight is decoded once for all of them, without matrix units.
 constexpr uint32_t kFewRows = 8, kFewWeightRows = 16;  // rows of weights of a threadgroup
 
-// Tiles much taller than an expert's rows compute padding. 128 x 128 needs 40 KB of threadgroup
-// memory, which a Mac has not, and pays where the matrix units outrun the loads of small tiles.
-BlockTile block_tile(Tiles tiles, uint64_t rows) {
-  if (rows <= 32) return kSmall;
-  if (tiles == Tiles::apple || rows <= 64) return kWide;
-  return kLarge;
+// Kernels of metal/gemm_lanes.h: NVIDIA's matrix units outrun weights that pass through threadgroup
+// memory; and their tiles want 48 KB of it, which a Mac has not. Rows are taken in pairs.
+bool takes_lanes(Tiles tiles, const Matrix& matrix, DType activation) {
+  return tiles == Tiles::nvidia && activation == DType::bf16 &&
+         (matrix.storage == Storage::q4 || matrix.storage == Storage::q8) &&
+         matrix.group_size >= 32 && matrix.cols % 128 == 0;
+}
+
+// Tiles much taller than an expert's rows compute padding.
+BlockTile block_tile(uint64_t rows) { return rows <= 32 ? kSmall : kWide; }
+BlockTile lane_tile(uint64_t rows) {
+  return rows <= 16 ? kLanes16 : rows <= 32 ? kLanes32 : kLanes64;
+}
+
+// Kernels of metal/digits.h: integer matrix units, which NVIDIA has, take 4-bit codes as they are.
+// There multiply-adds and the decoding of codes cost more than memory; a Mac has less memory
+// bandwidth for its arithmetic, and no such units. `slices` of columns at most, one a simdgroup.
+constexpr uint64_t kDigitGroup = 64, kDigitRows = 16;
+bool takes_digits(Tiles tiles, const Matrix& matrix, Storage storage, uint64_t slice_columns,
+                  uint64_t slices) {
+  return tiles == Tiles::nvidia && matrix.storage == storage && matrix.group_size == kDigitGroup &&
+         matrix.cols % slice_columns == 0 && matrix.cols <= slices * slice_columns;
 }
 
 }  // namespace
@@ -45,7 +64,22 @@ Grid norm_grid(uint32_t tokens) { return grid(tokens, 1, 256); }
 // Rows a simdgroup and splits of the columns. Four rows share each load of x. Where rows are few,
 // columns are split, so that there are simdgroups enough to fill the GPU: a Mac has 10 to 80 cores
 // for 8 to 32 simdgroups each; an H200 has 132 of 64, and needs more loads under way.
-Grid gemv_grid(Tiles tiles, uint32_t rows, uint32_t cols) {
+Grid gemv_grid(Tiles tiles, const Matrix& first, const LinearParams& params) {
+  const uint64_t cols = first.cols;
+  uint32_t rows = 0;
+  for (uint32_t segment_rows : params.segment_rows) rows += segment_rows;
+  // Each segment has threadgroups of its own there.
+  const auto digits = [&](uint32_t rows_each, const char* variant) {
+    uint32_t groups = 0;
+    for (uint32_t segment_rows : params.segment_rows) groups += groups_of(segment_rows, rows_each);
+    return grid(groups, 1, 256, variant);
+  };
+  if (takes_digits(tiles, first, Storage::q4, 256, kSimdgroups)) {
+    return digits(2 * kDigitRows, "_i32x256");
+  }
+  if (takes_digits(tiles, first, Storage::q4, 512, kSimdgroups)) {
+    return digits(kDigitRows, "_i16x512");
+  }
   const bool wide_split = cols >= 4096;  // a split has a whole step of 1,024 columns
   if (tiles == Tiles::nvidia && rows <= 4096 && wide_split) {
     return grid(groups_of(rows, 4), 1, 256, "_r2s4");
@@ -54,12 +88,23 @@ Grid gemv_grid(Tiles tiles, uint32_t rows, uint32_t cols) {
   return grid(groups_of(rows, 32), 1, 256, "_r4s1");
 }
 
-Grid gemm_grid(Tiles tiles, uint32_t tokens, uint32_t rows) {
+Grid gemm_grid(Tiles tiles, const Matrix& first, DType activation, const LinearParams& params) {
+  uint32_t rows = 0;
+  bool has_pairs = true;  // no pair of rows lies in two segments
+  for (uint32_t segment_rows : params.segment_rows) {
+    has_pairs = has_pairs && (segment_rows == 0 || rows % 2 == 0);
+    rows += segment_rows;
+  }
+  const uint32_t tokens = params.tokens;
   if (tokens <= kFewRows) {
     const char* variant = tokens <= 2 ? "_m2" : tokens <= 4 ? "_m4" : "_m8";
     return grid(groups_of(rows, kFewWeightRows), 1, 256, variant);
   }
-  const BlockTile tile = block_tile(tiles, tokens);
+  const bool lanes = has_pairs && takes_lanes(tiles, first, activation);
+  // Where rows are many, so are tiles of 128, which decode each weight half as often as those
+  // of 64.
+  const bool large = lanes && tokens > 128 && first.storage == Storage::q4;
+  const BlockTile tile = large ? kLanes128 : lanes ? lane_tile(tokens) : block_tile(tokens);
   return grid(groups_of(rows, tile.columns), groups_of(tokens, tile.rows), tile.threads,
               tile.variant);
 }
@@ -67,19 +112,26 @@ Grid gemm_grid(Tiles tiles, uint32_t tokens, uint32_t rows) {
 Grid rope_grid(uint32_t tokens, uint32_t heads) {
   return grid(groups_of(heads, kSimdgroups), tokens, 256);
 }
-Grid attention_decode_grid(uint32_t kv_heads, uint32_t head_dim) {
-  return grid(kv_heads, kAttentionMaxSplits, 128, "_d" + std::to_string(head_dim));
+// On NVIDIA keys and values stay in registers (metal/attention_lanes.metal), so that twice the
+// bytes are under way; on a Mac no kernel knows the lanes of a matrix.
+Grid attention_decode_grid(Tiles tiles, uint32_t kv_heads, uint32_t head_dim) {
+  const std::string variant = "_d" + std::to_string(head_dim);
+  return grid(kv_heads, kAttentionMaxSplits, 128,
+              tiles == Tiles::nvidia ? variant + "_lanes" : variant);
 }
 Grid attention_merge_grid(uint32_t q_heads, uint32_t head_dim) {
   return grid(q_heads, groups_of(head_dim, 64), 256);
 }
-Grid attention_prefill_grid(Tiles tiles, uint64_t rows, uint32_t kv_heads, uint32_t head_dim) {
+Grid attention_prefill_grid(Tiles tiles, DType activation, const AttentionParams& params) {
+  const bool lanes = tiles == Tiles::nvidia && activation == DType::bf16;
   const uint32_t tile_rows = tiles == Tiles::nvidia ? 16 : 8;  // of a simdgroup's matrices
-  return grid(groups_of(rows, 4 * tile_rows), kv_heads, 128, "_d" + std::to_string(head_dim));
+  const uint64_t rows = uint64_t{params.tokens} * params.q_heads / params.kv_heads;
+  return grid(groups_of(rows, 4 * tile_rows), params.kv_heads, 128,
+              "_d" + std::to_string(params.head_dim) + (lanes ? "_lanes" : ""));
 }
 
-Grid delta_step_grid(uint32_t value_heads, uint32_t key_dim) {
-  return grid(value_heads, 1, 512, key_dim <= 128 ? "_v1" : "_v2");  // float4 a lane
+Grid delta_step_grid(uint32_t value_heads, uint32_t key_dim, uint32_t value_dim) {
+  return grid(value_heads, 1, 512, std::max(key_dim, value_dim) <= 128 ? "_d128" : "_d256");
 }
 Grid delta_heads_grid(uint32_t tokens, uint32_t heads) {
   return grid(groups_of(heads, kSimdgroups), tokens, 256);
@@ -88,36 +140,61 @@ Grid delta_conv_grid(uint32_t tokens, uint32_t heads) {
   return grid(groups_of(heads, kSimdgroups), groups_of(tokens, 8), 256);
 }
 Grid delta_carry_grid(uint32_t channels) { return grid(groups_of(channels, 256), 1, 256); }
-Grid delta_chunk_grid(uint32_t value_heads, uint32_t value_dim, uint32_t key_dim) {
-  return grid(groups_of(value_dim, 32), value_heads, 128, "_k" + std::to_string(key_dim));
+// On NVIDIA by matrix units, 16 values' rows a simdgroup.
+Grid delta_chunk_grid(Tiles tiles, const DeltaParams& params) {
+  const bool lanes = tiles == Tiles::nvidia && params.key_dim == 128 && params.value_dim % 16 == 0;
+  return grid(groups_of(params.value_dim, 32), params.value_heads, 128,
+              "_k" + std::to_string(params.key_dim) + (lanes ? "_lanes" : ""));
 }
 
-Grid moe_router_grid(uint32_t experts, uint32_t shared_width) {
-  return grid(groups_of(experts + uint64_t{1}, 32) + groups_of(shared_width, 16), 1, 256);
+Grid moe_router_grid(Tiles tiles, const MoeWeights& moe) {
+  const uint64_t rows = moe.router.rows + 1, shared_width = moe.shared_gate.rows;
+  if (takes_digits(tiles, moe.router, Storage::q8, 256, kSimdgroups) &&
+      takes_digits(tiles, moe.shared_gate, Storage::q4, 256, kSimdgroups)) {
+    return grid(groups_of(rows, kDigitRows) + groups_of(shared_width, kDigitRows), 1, 256, "_i256");
+  }
+  return grid(groups_of(rows, 32) + groups_of(shared_width, 16), 1, 256);
 }
-Grid moe_gate_up_grid(uint32_t width, uint32_t slots) {
-  return grid(groups_of(width, 16), slots, 256);
+Grid moe_gate_up_grid(Tiles tiles, const MoeWeights& moe) {
+  const bool digits = takes_digits(tiles, moe.gate, Storage::q4, 256, kSimdgroups);
+  const uint32_t groups = groups_of(moe.gate.rows, 16);
+  if (digits) return grid(groups, moe.slots, 288, "_i256");  // a simdgroup more, which chooses
+  return grid(groups, moe.slots, 256);
 }
-Grid moe_down_grid(uint32_t hidden) { return grid(groups_of(hidden, 16), 1, 256); }
+Grid moe_down_grid(Tiles tiles, const MoeWeights& moe) {
+  const uint32_t groups = groups_of(moe.down.rows, 16);
+  if (takes_digits(tiles, moe.down, Storage::q4, 512, UINT32_MAX) &&
+      takes_digits(tiles, moe.shared_down, Storage::q4, 512, UINT32_MAX)) {
+    return grid(groups, 1, 288, "_i512");  // 8 experts and the shared one: a simdgroup each
+  }
+  return grid(groups, 1, 256);
+}
 Grid moe_route_grid(uint32_t tokens) { return grid(groups_of(tokens, kSimdgroups), 1, 256); }
-Grid moe_sort_grid() { return grid(1, 1, 512); }
-Grid grouped_grid(Tiles tiles, uint32_t rows, uint32_t experts, uint32_t outputs,
+Grid moe_sort_grid() { return grid(16, 1, 512); }
+Grid grouped_grid(Tiles tiles, const Matrix& stack, DType activation, uint32_t rows,
                   uint32_t columns_per_output) {
-  const uint64_t columns = uint64_t{outputs} * columns_per_output;
+  const uint64_t columns = stack.rows * columns_per_output;
+  const uint32_t experts = static_cast<uint32_t>(stack.experts);
   const uint32_t rows_each = groups_of(rows, experts);
   // Each expert may end in a tile that is not full; one without rows has none.
   const auto tiles_of = [&](uint32_t height) {
     return std::min(groups_of(rows, height) + experts, rows);
   };
-  if (rows_each <= kFewRows / 2) {
+  const bool lanes = takes_lanes(tiles, stack, activation);
+  if (rows_each <= (lanes ? kFewRows / 4 : kFewRows / 2)) {
     return grid(groups_of(columns, kFewWeightRows), tiles_of(kFewRows), 256, "_m8");
   }
-  const BlockTile tile = block_tile(tiles, rows_each);
+  const BlockTile tile = lanes ? lane_tile(rows_each) : block_tile(rows_each);
   return grid(groups_of(columns, tile.columns), tiles_of(tile.rows), tile.threads, tile.variant);
 }
-Grid combine_grid(uint64_t elements) { return grid(groups_of(elements, 256), 1, 256); }
+Grid combine_grid(uint32_t tokens, uint32_t hidden) {
+  return grid(groups_of(hidden, 1024), tokens, 256);
+}
 
-Grid sample_logits_grid(uint32_t blocks) { return grid(blocks, 1, 256); }
+Grid sample_logits_grid(Tiles tiles, const Matrix& lm_head, uint32_t blocks) {
+  const bool digits = takes_digits(tiles, lm_head, Storage::q4, 256, UINT32_MAX);
+  return grid(blocks, 1, 256, digits ? "_i256" : "");
+}
 Grid sample_draw_grid() { return grid(1, 1, 1024); }
 Grid sample_score_grid(uint32_t tokens) { return grid(tokens, 1, 1024); }
 

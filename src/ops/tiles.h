@@ -6,36 +6,38 @@
 #include <cstdint>
 
 #include "device/device.h"
+#include "ops/ops.h"
+#include "params.h"
 
 namespace lily::ops {
 
 Grid embed_grid(uint32_t tokens);
 Grid norm_grid(uint32_t tokens);
-Grid gemv_grid(Tiles tiles, uint32_t rows, uint32_t cols);
-Grid gemm_grid(Tiles tiles, uint32_t tokens, uint32_t rows);
+Grid gemv_grid(Tiles tiles, const Matrix& first, const LinearParams& params);  // of its segments
+Grid gemm_grid(Tiles tiles, const Matrix& first, DType activation, const LinearParams& params);
 
 Grid rope_grid(uint32_t tokens, uint32_t heads);
-Grid attention_decode_grid(uint32_t kv_heads, uint32_t head_dim);
+Grid attention_decode_grid(Tiles tiles, uint32_t kv_heads, uint32_t head_dim);
 Grid attention_merge_grid(uint32_t q_heads, uint32_t head_dim);
-Grid attention_prefill_grid(Tiles tiles, uint64_t rows, uint32_t kv_heads, uint32_t head_dim);
+Grid attention_prefill_grid(Tiles tiles, DType activation, const AttentionParams& params);
 
-Grid delta_step_grid(uint32_t value_heads, uint32_t key_dim);
+Grid delta_step_grid(uint32_t value_heads, uint32_t key_dim, uint32_t value_dim);
 Grid delta_heads_grid(uint32_t tokens, uint32_t heads);  // a simdgroup for a head of a token
 Grid delta_conv_grid(uint32_t tokens, uint32_t heads);   // ... of eight tokens
 Grid delta_carry_grid(uint32_t channels);
-Grid delta_chunk_grid(uint32_t value_heads, uint32_t value_dim, uint32_t key_dim);
+Grid delta_chunk_grid(Tiles tiles, const DeltaParams& params);
 
-Grid moe_router_grid(uint32_t experts, uint32_t shared_width);
-Grid moe_gate_up_grid(uint32_t width, uint32_t slots);
-Grid moe_down_grid(uint32_t hidden);
+Grid moe_router_grid(Tiles tiles, const MoeWeights& moe);
+Grid moe_gate_up_grid(Tiles tiles, const MoeWeights& moe);
+Grid moe_down_grid(Tiles tiles, const MoeWeights& moe);
 Grid moe_route_grid(uint32_t tokens);
 Grid moe_sort_grid();
-// `outputs` columns of the product; `columns_per_output` is 2 where gates and ups share a tile.
-Grid grouped_grid(Tiles tiles, uint32_t rows, uint32_t experts, uint32_t outputs,
+// `columns_per_output` is 2 where gates and ups share a tile.
+Grid grouped_grid(Tiles tiles, const Matrix& stack, DType activation, uint32_t rows,
                   uint32_t columns_per_output);
-Grid combine_grid(uint64_t elements);
+Grid combine_grid(uint32_t tokens, uint32_t hidden);
 
-Grid sample_logits_grid(uint32_t blocks);
+Grid sample_logits_grid(Tiles tiles, const Matrix& lm_head, uint32_t blocks);
 Grid sample_draw_grid();
 Grid sample_score_grid(uint32_t tokens);
 

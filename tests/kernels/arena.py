@@ -55,6 +55,8 @@ class _Fenced:
 class Arena:
     """Makes the tensors of one test and runs steps over them."""
 
+    tiles = ""  # whose tile sizes steps are recorded with: the device's own
+
     def __init__(self, device: native.Device) -> None:
         self.device = device
         self.is_gpu = device.name != "cpu"
@@ -84,8 +86,8 @@ class Arena:
         return self.output(*shape, dtype=self.device.activation_dtype)
 
     def step(self) -> native.Step:
-        """A step to record, with the device's own tile sizes."""
-        return native.Step(self.device)
+        """A step to record."""
+        return native.Step(self.device, tiles=self.tiles)
 
     def record(self, value: np.void | Array) -> native.Tensor:
         """A struct of params.h, or several, that a run may change; as bytes."""

@@ -12,6 +12,8 @@ import pytest
 from lily._native import kernels as native
 from lily.errors import DeviceError
 
+from kernels.arena import Arena
+
 THREADS = (1, 2, 3)
 
 
@@ -72,6 +74,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if fits(item)]
+
+
+@pytest.fixture
+def nvidia_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps are recorded for NVIDIA's tiles, which the devices here run as well."""
+    monkeypatch.setattr(Arena, "tiles", "nvidia")
 
 
 @pytest.fixture(scope="session", params=DEVICES, ids=_label)

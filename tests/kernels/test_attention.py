@@ -51,10 +51,22 @@ def run_prefill(
     return floats(y)
 
 
+def merge_on_host(partial: np.ndarray, gates: np.ndarray) -> np.ndarray:
+    """What attention_merge makes of the parts [heads, parts, D + 2]: values, maximum, total.
+
+    Parts that nobody wrote are still poison.
+    """
+    parts = reference.f64(partial[:, np.isfinite(partial[0, :, -2])])
+    weights = np.exp(parts[:, :, -2] - parts[:, :, -2].max(1, keepdims=True))
+    values = np.einsum("hp,hpd->hd", weights, parts[:, :, :-2])
+    totals = (weights * parts[:, :, -1]).sum(1, keepdims=True)
+    return (values / totals).reshape(1, -1) * reference.sigmoid(gates.reshape(1, -1))
+
+
 def run_decode(
-    device: native.Device, layer: Attention, proj: np.ndarray, position: int
+    device: native.Device, layer: Attention, proj: np.ndarray, position: int, *, merges: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """y of one token, and the caches after it, as float32."""
+    """y of one token, and the caches after it, as float32; its parts merged there or here."""
     arena = Arena(device)
     caches = [
         arena.inout(cache, "bf16" if layer.cache_dtype == "bf16" else None)
@@ -66,9 +78,14 @@ def run_decode(
     y = arena.output(1, layer.q_heads * layer.head_dim)
     step = arena.step()
     native.attention_decode(step, partial, tensors, cursor)
-    native.attention_merge(step, y, partial, tensors, cursor)
+    if merges:
+        native.attention_merge(step, y, partial, tensors, cursor)
     arena.run_step(step)
-    return y.numpy(), floats(caches[0]), floats(caches[1])
+    if merges:
+        return y.numpy(), floats(caches[0]), floats(caches[1])
+    _, gates, _, _ = reference.split_attention(proj, layer.q_heads, layer.kv_heads, layer.head_dim)
+    merged = merge_on_host(partial.numpy(), gates)
+    return merged, floats(caches[0]), floats(caches[1])
 
 
 def filled(rng: np.random.Generator, shape, cache_dtype: str, position: int, tokens: int):
@@ -127,13 +144,13 @@ def test_decode_with_all_parts(device, rng, position):
         assert_decode(device, rng, shape, position, "bf16")
 
 
-def assert_decode(device, rng, shape, position, cache_dtype):
+def assert_decode(device, rng, shape, position, cache_dtype, *, merges=True):
     """y and the appended rows of one decode step."""
     layer = make_attention(
         rng, *shape, position=position, capacity=position + 7, cache_dtype=cache_dtype
     )
     proj = layer.rows(rng, 1)
-    y, k_cache, v_cache = run_decode(device, layer, proj, position)
+    y, k_cache, v_cache = run_decode(device, layer, proj, position, merges=merges)
     want_q, want_k, want_v = expected(layer, proj, position)
     here = slice(position, position + 1)
     assert_appended(k_cache[:, here], want_k, cache_dtype, TOLERANCE)

@@ -142,11 +142,12 @@ def logits_with_ties(rng: np.random.Generator, tokens: int, experts: int) -> np.
     return drawn
 
 
-def test_decode_ties(device, rng):
-    """Equal logits: the lower expert first."""
-    layer = make_experts(rng, MIXES[2], **SIZES)
+@pytest.mark.parametrize("experts", [8, 200])
+def test_decode_ties(device, rng, experts):
+    """Equal logits: the lower expert first, on one lane and on several."""
+    layer = make_experts(rng, MIXES[2], **SIZES | {"experts": experts})
     x, gain = row_and_gain(rng, SIZES["hidden"])
-    for logits in logits_with_ties(rng, 4, 8):
+    for logits in logits_with_ties(rng, 4, experts):
         got = run_decode(device, layer, x, gain, logits[None])
         assert_decode(got, expected_decode(layer, x, gain, logits[None]) | _logits(layer, x, gain))
 

@@ -136,6 +136,37 @@ def gemm(device, rng):
     test_linear.test_add(device, rng, "q4", 64, 17)
 
 
+def _nvidia_tiles() -> None:
+    """All steps of this process are recorded with them."""
+    from kernels.arena import Arena
+
+    Arena.tiles = "nvidia"
+
+
+@check(
+    "linear_gemm_lanes.metal",
+    *("linear_gemm_q4_bf16_lanes16", "linear_gemm_q4_bf16_lanes32"),
+    *("linear_gemm_add_q4_bf16_lanes16", "linear_gemm_add_q4_bf16_lanes32"),
+)
+def gemm_lanes(device, rng):
+    """Tiles of which rows are missing, and more steps than have room."""
+    from kernels import test_prefill_lanes
+
+    _nvidia_tiles()
+    test_prefill_lanes.test_products(device, rng, "q4", 64, 9, 130, 640)
+    test_prefill_lanes.test_products(device, rng, "q4", 32, 21, 6, 128)
+
+
+@check("attention_prefill_lanes.metal", "attention_prefill_bf16_bf16_d64_lanes")
+def attention_prefill_lanes(device, rng):
+    """Blocks that all rows see, that some do, and the last in part."""
+    from kernels import test_prefill_lanes
+
+    _nvidia_tiles()
+    for tokens, position in ((1, 0), (33, 5), (20, 67)):
+        test_prefill_lanes.test_causal_attention(device, rng, (3, 1, 64, 24), tokens, position)
+
+
 @check(
     "linear_few.metal",
     *("linear_gemm_q4_bf16_m2", "linear_gemm_q4_bf16_m4", "linear_gemm_q4_bf16_m8"),
@@ -153,6 +184,54 @@ def few(device, rng):
     test_linear.test_add(device, rng, "q4", 64, 7)
     weight, x = make_weight(rng, "q4", 64, (5, 1088), 0.5), test_linear.rows_of(rng, 5, 1088)
     test_linear.assert_product(device, test_linear.run(device, x, [weight]), x, [weight])
+
+
+# --- matrix units whose lanes are known -------------------------------------------------------
+
+
+def nvidia_tiles() -> None:
+    """All steps of this process are recorded with them."""
+    from kernels.arena import Arena
+
+    Arena.tiles = "nvidia"
+
+
+@check(
+    "linear_digits.metal",
+    *("linear_gemv_q4_i32x256", "linear_gemv_add_q4_i32x256", "linear_gemv_norm_q4_i32x256"),
+    *("linear_gemv_q4_i16x512", "linear_gemv_add_q4_i16x512", "linear_gemv_norm_q4_i16x512"),
+)
+def digits(device, rng):
+    """Either tile, segments, and activations of very different sizes."""
+    from kernels import test_linear_digits
+
+    nvidia_tiles()
+    for shape in ((5, 256), (67, 768), (19, 2560)):
+        test_linear_digits.test_products(device, rng, *shape)
+    test_linear_digits.test_segments(device, rng)
+    test_linear_digits.test_ranges(device, rng)
+
+
+@check("moe_digits.metal", "moe_router_q8_q4_i256", "moe_gate_up_q4_i256", "moe_down_q4_q4_i512")
+def moe_digits(device, rng):
+    """More experts than simdgroups, over two slices of columns."""
+    from kernels import test_moe_digits
+
+    nvidia_tiles()
+    test_moe_digits.test_experts(device, rng, 10, 1024)
+
+
+@check(
+    "attention_lanes.metal", "attention_decode_bf16_d64_lanes", "attention_decode_bf16_d128_lanes"
+)
+def attention_lanes(device, rng):
+    """Blocks with one token and with all, one part and several; merged on the host."""
+    from kernels import test_attention
+
+    nvidia_tiles()
+    for shape in ((4, 2, 128, 32), (3, 1, 64, 24)):
+        for position in (0, 63, 200):
+            test_attention.assert_decode(device, rng, shape, position, "bf16", merges=False)
 
 
 # --- attention --------------------------------------------------------------------------------
@@ -180,7 +259,7 @@ def attention_prefill(device, rng):
 # --- delta ------------------------------------------------------------------------------------
 
 
-@check("delta.metal", "delta_step_f32_v1", "delta_step_f32_v2")
+@check("delta.metal", "delta_step_f32_d128", "delta_step_f32_d256")
 def delta_step(device, rng):
     """One token after another, at every place of the ring."""
     from kernels import test_delta
@@ -211,7 +290,8 @@ def moe(device, rng):
     from kernels import test_moe
 
     test_moe.test_decode(device, rng, test_moe.MIXES[2])
-    test_moe.test_decode_ties(device, rng)
+    for experts in (8, 200):
+        test_moe.test_decode_ties(device, rng, experts)
 
 
 @check("moe_prefill.metal", "moe_route_f32", "moe_sort_u32", "moe_combine_f32")

@@ -1,6 +1,7 @@
 """All planted faults of the mutation test, and how one is run.
 
-The lists by family stand in mutations_rows.py and mutations_layers.py.
+The lists by family stand in mutations_rows.py, mutations_layers.py, mutations_lanes.py and
+mutations_prefill.py.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from tempfile import TemporaryDirectory
 from metal import lint_kernels
 from metal.mutations import ROOT, Fault, Outcome, Workshop
 from metal.mutations_checks import CHECKS
+from metal.mutations_lanes import LANE_FAULTS
 from metal.mutations_layers import LAYER_FAULTS
+from metal.mutations_prefill import PREFILL_FAULTS
 from metal.mutations_rows import ROW_FAULTS
 
-FAULTS = ROW_FAULTS + LAYER_FAULTS
+FAULTS = ROW_FAULTS + LAYER_FAULTS + LANE_FAULTS + PREFILL_FAULTS
 
 
 def run_plain(shop: Workshop, name: str) -> Outcome:

@@ -57,7 +57,7 @@ ATTENTION = [
     Fault(
         "merge-not-rescaled",
         "attention.metal",
-        "const float weight = exp(parts[s * pitch + p.head_dim] - highest);",
+        "const float weight = exp(tops[n] - highest);",
         "const float weight = 1.0f;",
         "attention_decode",
         NUMBERS,
@@ -65,8 +65,8 @@ ATTENTION = [
     Fault(
         "merge-gate-before-query",
         "attention.metal",
-        "sigmoid(proj[row.gate(head) + dim])",
-        "sigmoid(proj[row.query(head) + dim])",
+        "there ? proj[row.gate(head) + dim]",
+        "there ? proj[row.query(head) + dim]",
         "attention_decode",
         NUMBERS,
     ),
@@ -74,9 +74,9 @@ ATTENTION = [
         "merge-leaves-before-barrier",
         "attention.metal",
         "shares[thread_index] = sum;\n  threadgroup_barrier(mem_flags::mem_threadgroup);\n"
-        "  if (thread_index >= kMergeDims || dim >= p.head_dim) return;\n",
+        "  if (thread_index >= kMergeDims || !there) return;\n",
         "shares[thread_index] = sum;\n"
-        "  if (thread_index >= kMergeDims || dim >= p.head_dim) return;\n"
+        "  if (thread_index >= kMergeDims || !there) return;\n"
         "  threadgroup_barrier(mem_flags::mem_threadgroup);\n",
         "attention_decode",
         ("divergence",),
@@ -149,23 +149,23 @@ DELTA = [
     Fault(
         "step-decay-twice",
         "delta.metal",
-        "rows.s[r][n] * f.decay + key[n] * delta",
-        "rows.s[r][n] * f.decay * f.decay + key[n] * delta",
+        "s[n] * decay + *(threadgroup",
+        "s[n] * decay * decay + *(threadgroup",
         "delta_step",
         NUMBERS,
     ),
     removed(
         "step-no-barrier",
         "delta.metal",
-        "convolved,\n                thread_index);\n  ",
+        "position, convolved, thread_index);\n  ",
         BARRIER,
         "delta_step",
     ),
     Fault(
         "step-wrong-ring-slot",
         "delta.metal",
-        "conv_ring[ulong(position % kConvWidth) * channels + c] = input;",
-        "conv_ring[ulong((position + 1) % kConvWidth) * channels + c] = input;",
+        "ring[ulong(position % kConvWidth) * channels + channel[n]] = window[n][0];",
+        "ring[ulong((position + 1) % kConvWidth) * channels + channel[n]] = window[n][0];",
         "delta_step",
         NUMBERS,
     ),
@@ -180,8 +180,8 @@ DELTA = [
     Fault(
         "step-rows-past-the-end",
         "delta.metal",
-        "if (first + r < value_dim && column < key_dim) {",
-        "if (column < key_dim) {",
+        "first < p.value_dim ? p.key_dim : 0, part",
+        "p.key_dim, part",
         "delta_step",
         BOUNDS,
     ),
@@ -242,6 +242,12 @@ DELTA = [
     ),
 ]
 
+
+def chosen(name: str, text: str, becomes: str) -> Fault:
+    """In the choice of experts."""
+    return Fault(f"moe-{name}", "choose.h", text, becomes, "moe", NUMBERS)
+
+
 MOE = [
     Fault(
         "moe-wrong-slot",
@@ -251,18 +257,18 @@ MOE = [
         "moe",
         NUMBERS,
     ),
-    Fault(
-        "moe-tie-to-higher-expert",
-        "choose.h",
-        "simd_min(id)",
-        "simd_max(id == 0xFFFFFFFFu ? 0u : id)",
-        "moe",
-        NUMBERS,
+    chosen(
+        "tie-to-higher-expert",
+        "simd_min(own.key == highest ? own.id : 0xFFFFFFFFu)",
+        "simd_max(own.key == highest ? own.id : 0u)",
     ),
-    Fault("moe-softmax-sign", "choose.h", "exp(top - best)", "exp(best - top)", "moe", NUMBERS),
-    Fault(
-        "moe-same-expert-again", "choose.h", "== id ? -INFINITY", "== id ? mine[n]", "moe", NUMBERS
+    chosen("tie-to-higher-key", "high.key > low.key)", "high.key >= low.key)"),
+    chosen(
+        "softmax-sign",
+        "exp(of_key(key) - of_key(first_key))",
+        "exp(of_key(first_key) - of_key(key))",
     ),
+    chosen("same-expert-again", "== id ? 0 : keys[n]", "== id ? keys[n] : keys[n]"),
     removed(
         "moe-down-no-barrier",
         "moe.metal",
@@ -296,7 +302,7 @@ MOE = [
     removed(
         "sort-no-simdgroup-barrier",
         "moe_prefill.metal",
-        "mine[expert] += rank.y;\n    ",
+        "mine[expert[n]] += rank.y;\n      ",
         SIMD_BARRIER,
         "moe_rows",
     ),
@@ -319,15 +325,15 @@ MOE = [
     Fault(
         "combine-wrong-shared-weight",
         "moe_prefill.metal",
-        "shared[at] * weight[p.slots]",
-        "shared[at] * weight[p.slots - 1]",
+        "shared[row + column] * weight[p.slots]",
+        "shared[row + column] * weight[p.slots - 1]",
         "moe_rows",
         NUMBERS,
     ),
     Fault(
         "grouped-tile-into-next-expert",
         "grouped.h",
-        "found.end = min(found.begin + height, offsets[e + 1]);",
+        "found.end = min(found.begin + height, bounds[i + 1]);",
         "found.end = found.begin + height;",
         "moe_grouped",
         (*NUMBERS, *BOUNDS),

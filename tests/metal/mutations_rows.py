@@ -90,19 +90,19 @@ ROPE = [
     Fault(
         "rope-interleaved-pairs",
         "heads.h",
-        "const float a = row[i], b = row[i + half_rotary];\n"
-        "    row[i] = a * turn.x - b * turn.y;\n"
-        "    row[i + half_rotary] = b",
+        "const float a = row[i], b = row[i + rotary / 2];\n"
+        "      row[i] = a * turns[n].x - b * turns[n].y;\n"
+        "      row[i + rotary / 2] = b",
         "const float a = row[2 * i], b = row[2 * i + 1];\n"
-        "    row[2 * i] = a * turn.x - b * turn.y;\n"
-        "    row[2 * i + 1] = b",
+        "      row[2 * i] = a * turns[n].x - b * turns[n].y;\n"
+        "      row[2 * i + 1] = b",
         "rope",
         NUMBERS,
     ),
     removed(
         "rope-no-simdgroup-barrier",
         "heads.h",
-        "row[n * kLanes + lane] = value[n];\n  ",
+        "row[n * kLanes + lane] = value[n];\n    ",
         SIMD_BARRIER,
         "rope",
     ),
@@ -307,8 +307,8 @@ SAMPLE = [
     Fault(
         "sample-vocab-past-the-end",
         "sample.metal",
-        "const bool there = first + i < p.vocab;",
-        "const bool there = first + i < p.vocab + 1;",
+        "const bool there = first + i < vocab;",
+        "const bool there = first + i < vocab + 1;",
         "sample_logits",
         BOUNDS,
     ),

@@ -202,7 +202,7 @@ LILY_KERNEL(probe_bounds, 32, probe_bounds)
 // Modes: 0 fits; 1 an array too many; 2 an index past its array; 3 what was never written.
 [[kernel]] void probe_memory(device float* y [[buffer(0)]], constant ProbeParams& p [[buffer(1)]],
                              LILY_PLACE) {
-  LILY_THREADGROUP(float, most, 8192 - 32);
+  LILY_THREADGROUP(float, most, 12288 - 32);
   most[thread_index] = 1.0f;
   if (p.mode == 1) {
     LILY_THREADGROUP(float, more, 33);

@@ -118,11 +118,11 @@ TEST(fibers_hand_out_threadgroup_memory) {
       return y.now();
     };
     for (float value : run(0, 0)) CHECK_EQ(value, 1.0f);
-    CHECK_THROWS(DeviceError, "the limit is 32,768", run(1, 0));
+    CHECK_THROWS(DeviceError, "the limit is 49,152", run(1, 0));
     for (float value : run(3, 0)) CHECK(std::isnan(value));
 #if defined(LILY_FIBERS_CHECKED)
-    CHECK_THROWS(DeviceError, "outside every threadgroup array: byte 32640 of 'most'",
-                 run(2, 8160));
+    CHECK_THROWS(DeviceError, "outside every threadgroup array: byte 49024 of 'most'",
+                 run(2, 12256));
 #endif
   });
 }

@@ -30,6 +30,7 @@ struct CUevent_st {
 };
 struct CUgraphNode_st {
   FakeLaunch launch;
+  bool waits = false;  // for the node before it
 };
 struct CUgraph_st {
   std::deque<CUgraphNode_st> nodes;
@@ -220,6 +221,19 @@ FAKE(cuMemFree_v2)(CUdeviceptr address) {
   std::free(reinterpret_cast<void*>(address));
   return enter("cuMemFree_v2");
 }
+FAKE(cuMemAllocHost_v2)(void** address, size_t bytes) {
+  ENTER(cuMemAllocHost_v2)
+  *address = std::malloc(bytes);
+  ++fake_cuda().alive;
+  return CUDA_SUCCESS;
+}
+FAKE(cuMemFreeHost)(void* address) {
+  LOCK
+
+      std::free(address);
+  --fake_cuda().alive;
+  return enter("cuMemFreeHost");
+}
 FAKE(cuMemsetD8Async)(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {
   ENTER(cuMemsetD8Async)
   stream->work.push_back([=] { std::memset(reinterpret_cast<void*>(to), value, bytes); });
@@ -270,8 +284,12 @@ FAKE(cuModuleGetFunction)(CUfunction* function, CUmodule module, const char* nam
   *function = &functions.try_emplace(name, found).first->second;
   return CUDA_SUCCESS;
 }
-FAKE(cuFuncGetAttribute)(int* value, int, CUfunction function) {
+FAKE(cuFuncGetAttribute)(int* value, int which, CUfunction function) {
   ENTER(cuFuncGetAttribute)
+  if (which == CU_FUNC_ATTRIBUTE_PTX_VERSION) {
+    *value = fake_cuda().ptx_version;
+    return CUDA_SUCCESS;
+  }
   *value = function->threads ? static_cast<int>(function->threads) : 1024;
   return CUDA_SUCCESS;
 }
@@ -343,17 +361,33 @@ FAKE(cuGraphDestroy)(CUgraph graph) {
 FAKE(cuGraphAddKernelNode_v2)(CUgraphNode* node, CUgraph graph, const CUgraphNode* before,
                               size_t count, const CUDA_KERNEL_NODE_PARAMS* p) {
   ENTER(cuGraphAddKernelNode_v2)
-  // The chain must be one: each node after the last.
-  if (count != (graph->nodes.empty() ? 0 : 1)) return CUDA_ERROR_INVALID_VALUE;
+  if (count > 1) return CUDA_ERROR_INVALID_VALUE;
   if (count == 1 && before[0] != &graph->nodes.back()) return CUDA_ERROR_INVALID_VALUE;
   graph->nodes.push_back(
       {launch_of(p->func, {p->gridDimX, p->gridDimY, p->gridDimZ},
-                 {p->blockDimX, p->blockDimY, p->blockDimZ}, p->kernelParams, true)});
+                 {p->blockDimX, p->blockDimY, p->blockDimZ}, p->kernelParams, true),
+       count == 1});
   *node = &graph->nodes.back();
+  return CUDA_SUCCESS;
+}
+FAKE(cuGraphAddDependencies_v2)(CUgraph graph, const CUgraphNode* from, const CUgraphNode* to,
+                                const CUgraphEdgeData* edge, size_t count) {
+  ENTER(cuGraphAddDependencies_v2)
+  const size_t nodes = graph->nodes.size();
+  if (count != 1 || nodes < 2 || *from != &graph->nodes[nodes - 2] || *to != &graph->nodes.back()) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  graph->nodes.back().waits = true;
+  graph->nodes.back().launch.early = edge->type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC &&
+                                     edge->from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
   return CUDA_SUCCESS;
 }
 FAKE(cuGraphInstantiateWithFlags)(CUgraphExec* executable, CUgraph graph, unsigned long long) {
   ENTER(cuGraphInstantiateWithFlags)
+  // The chain must be one: each node after the one before it.
+  for (size_t at = 1; at < graph->nodes.size(); ++at) {
+    if (!graph->nodes[at].waits) return CUDA_ERROR_INVALID_VALUE;
+  }
   *executable = made<CUgraphExec_st>();
   for (const CUgraphNode_st& node : graph->nodes) (*executable)->launches.push_back(node.launch);
   return CUDA_SUCCESS;

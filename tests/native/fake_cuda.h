@@ -21,11 +21,13 @@ struct FakeLaunch {
   std::array<uint32_t, 3> groups, threads;
   cuda::Arguments arguments;
   bool in_graph;
+  bool early = false;  // in a graph: may begin while the launch before it runs
 };
 
 struct FakeCuda {
   // What tests set.
   int devices = 1, major = 9;
+  int ptx_version = 90;  // that kernels were compiled from
   size_t memory_bytes = size_t{1} << 40;
   std::string fail_symbol;  // empty: any
   int fail_after = -1;      // so many calls (of that symbol) succeed first; -1: none fails

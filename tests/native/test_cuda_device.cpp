@@ -137,6 +137,22 @@ TEST(cuda_runs_in_order_and_replays_as_a_graph) {
   device->wait();
 }
 
+// From PTX that has the instructions by which a kernel waits for the one before it.
+TEST(cuda_lets_kernels_of_a_graph_begin_early) {
+  for (const int ptx_version : {80, 90}) {
+    const auto device = open_fake();
+    fake_cuda().ptx_version = ptx_version;
+    const View x = floats(*device, {1, 2, 3, 4});
+    Step step;
+    for (float value : {1.0f, 10.0f, 100.0f}) add_probe(step, x, x, value);
+    for (int run = 0; run < 2; ++run) device->submit(step);
+    CHECK(contents(*device, x) == (std::vector<float>{223, 224, 225, 226}));
+    const auto& ran = fake_cuda().ran;
+    CHECK_EQ(ran.size(), 6u);
+    for (size_t at = 0; at < 6; ++at) CHECK_EQ(ran[at].early, ptx_version == 90 && at > 3);
+  }
+}
+
 TEST(cuda_keeps_memory_until_the_stream_is_done_with_it) {
   const auto device = open_fake();
   const View y(device->allocate(16));

@@ -142,7 +142,10 @@ class FlakyDevice final : public Device {
     if (fails) throw DeviceError("flaky: the power went");
     cpu_->wait();
   }
-  void read(const View& from, void* to, size_t n) override { cpu_->read(from, to, n); }
+  void read(const View& from, void* to, size_t n) override {
+    wait();
+    cpu_->read(from, to, n);
+  }
   void write(const View& to, const void* from, size_t n) override { cpu_->write(to, from, n); }
   void copy(const View& to, const View& from, size_t n) override { cpu_->copy(to, from, n); }
 

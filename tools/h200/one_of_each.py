@@ -29,6 +29,7 @@ CONTEXTS = (3, 700)  # one part, and several
 LENGTHS = (2, 3, 7, 20, 40, 150, 200)
 DIMS = (16, 32, 64, 128, 256)  # of keys, and from 64 on of heads
 POSITIONS = (0, 33)
+WIDE = replace(TINY, hidden=512, width=512)
 
 
 class _Exact:
@@ -113,11 +114,13 @@ def cases(device: native.Device, storages: Sequence[str]) -> Iterator[Case]:
         yield from decode_cases(memory, TINY, storage, CONTEXTS)
         yield from prefill_cases(memory, TINY, storage, LENGTHS, POSITIONS)
         # Wide rows are split, which the packaged model has none of.
-        for cols in (384, 4096):
+        for cols in (384, 4096, 8192):
             yield from _linear_row(memory, storage, cols, "f32")
             yield from _linear_row(memory, storage, cols, device.activation_dtype)
         for other in storages:
             yield from _mixed_experts(memory, storage, other)
+    # Columns in whole slices, as integer matrix units take them.
+    yield from decode_cases(memory, WIDE, "q4", CONTEXTS)
     for dim in DIMS:
         yield from _other_dims(memory, dim)
 

@@ -36,7 +36,7 @@ target_link_libraries(llama_resident PRIVATE llama)
 CMAKE
   # shellcheck disable=SC2086
   cmake -S "$work" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
-    -DGGML_CUDA="${GGML_CUDA:-ON}" -DGGML_CUDA_NO_VMM=ON -DGGML_CUDA_NCCL=OFF \
+    -DGGML_CUDA="${GGML_CUDA:-ON}" -DGGML_CUDA_GRAPHS=ON -DGGML_CUDA_NO_VMM=ON -DGGML_CUDA_NCCL=OFF \
     -DCMAKE_CUDA_ARCHITECTURES=90-real -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF \
     -DGGML_BUILD_TESTS=OFF -DGGML_BUILD_EXAMPLES=OFF ${CMAKE_OPTIONS:-} >"$OUT/peer_build.log" 2>&1
   nice ninja -C "$work/build" llama_resident >>"$OUT/peer_build.log" 2>&1 || {

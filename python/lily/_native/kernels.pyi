@@ -54,8 +54,10 @@ class Matrix:
 class Step:
     """Dispatches recorded for a device to run."""
 
-    def __init__(self, device: Device | None = None) -> None:
-        """Recorded with the tile sizes that suit the device."""
+    def __init__(self, device: Device | None = None, tiles: str = '') -> None:
+        """
+        Recorded with the tile sizes that suit the device, or those of 'apple' or 'nvidia'.
+        """
 
     def describe(self) -> str:
         """One line for each dispatch."""

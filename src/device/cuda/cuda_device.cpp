@@ -16,6 +16,8 @@ namespace {
 
 using namespace cuda;
 
+// Read through memory that the GPU writes directly: a draw, once a token.
+constexpr size_t kPinnedBytes = 4096;
 // Kernels that a message lists before it says how many more there are.
 constexpr size_t kMostNamed = 8;
 
@@ -23,13 +25,21 @@ class CudaDevice final : public Device {
  public:
   CudaDevice(const std::string& library, std::span<const PtxModule> modules)
       : context_(std::make_shared<Context>(library)), kernels_(context_, modules) {
+    context_->enter();
+    void* pinned = nullptr;
+    driver().call(driver().host_memory_alloc, &pinned, kPinnedBytes);
+    pinned_ = Handle<void*>(pinned, driver().host_memory_free);
     const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
     blocking_ = blocking != nullptr && std::strcmp(blocking, "1") == 0;
   }
 
   ~CudaDevice() override {
     // Before the modules go, whose kernels may still run.
-    if (context_->try_enter()) driver().stream_synchronize.address(stream());
+    if (context_->try_enter()) {
+      driver().stream_synchronize.address(stream());
+    } else {
+      pinned_.forget();
+    }
   }
 
   std::string_view name() const override { return "cuda"; }
@@ -73,6 +83,7 @@ class CudaDevice final : public Device {
   std::shared_ptr<const Context> context_;
   mutable std::mutex mutex_;
   Kernels kernels_;
+  Handle<void*> pinned_;  // kPinnedBytes of the host's
   // Submitted since the device was last known to be idle.
   std::vector<std::shared_ptr<const CudaStep>> pending_;
   std::string lost_;  // why nothing can run any more
@@ -243,8 +254,10 @@ void CudaDevice::read(const View& from, void* to, size_t bytes) {
   enter();
   if (bytes == 0) return;
   const CUdeviceptr address = memory_of(part).address() + part.offset_bytes;
-  call(driver().copy_to_host, to, address, bytes, stream());
+  const bool is_small = bytes <= kPinnedBytes;
+  call(driver().copy_to_host, is_small ? pinned_.get() : to, address, bytes, stream());
   finish();
+  if (is_small) std::memcpy(to, pinned_.get(), bytes);
 }
 
 void CudaDevice::copy(const View& to, const View& from, size_t bytes) {

@@ -9,13 +9,18 @@ namespace lily::cuda {
 namespace {
 
 template <class... Parameters>
-void find(const std::string& library, void* handle, Function<Parameters...>& function) {
+void look_for(void* handle, Function<Parameters...>& function) {
   void* symbol = dlsym(handle, function.symbol);
-  if (symbol == nullptr) {
+  function.address = reinterpret_cast<CUresult (*)(Parameters...)>(symbol);
+}
+
+template <class... Parameters>
+void find(const std::string& library, void* handle, Function<Parameters...>& function) {
+  look_for(handle, function);
+  if (function.address == nullptr) {
     throw DeviceError("cuda: the driver's library " + library + " has no " + function.symbol +
                       "; a newer NVIDIA driver is needed (12.0 or later)");
   }
-  function.address = reinterpret_cast<CUresult (*)(Parameters...)>(symbol);
 }
 
 }  // namespace
@@ -34,11 +39,13 @@ void Driver::resolve(const std::string& library, void* handle) {
   const auto all = [&](auto&... functions) { (find(library, handle, functions), ...); };
   all(get_error_name, get_error_string, init, driver_get_version, device_get, device_get_count,
       device_get_name, device_get_attribute, primary_context_retain, primary_context_release,
-      context_set_current, memory_info, memory_alloc, memory_free, memory_set, copy_to_device,
-      copy_to_host, copy_on_device, module_load, module_unload, module_get_function,
-      function_get_attribute, launch_kernel, stream_create, stream_destroy, stream_synchronize,
-      event_create, event_destroy, event_record, event_elapsed_time, graph_create, graph_add_kernel,
-      graph_instantiate, graph_destroy, graph_exec_destroy, graph_launch);
+      context_set_current, memory_info, memory_alloc, memory_free, host_memory_alloc,
+      host_memory_free, memory_set, copy_to_device, copy_to_host, copy_on_device, module_load,
+      module_unload, module_get_function, function_get_attribute, launch_kernel, stream_create,
+      stream_destroy, stream_synchronize, event_create, event_destroy, event_record,
+      event_elapsed_time, graph_create, graph_add_kernel, graph_instantiate, graph_destroy,
+      graph_exec_destroy, graph_launch);
+  look_for(handle, graph_add_edges);
 }
 
 std::string Driver::describe(CUresult result) const {

@@ -33,6 +33,13 @@ struct CUDA_KERNEL_NODE_PARAMS {
   CUcontext ctx;
 };
 
+// How a node of a graph waits for another (CUDA 12.3).
+struct CUgraphEdgeData {
+  unsigned char from_port, to_port, type, reserved[5];
+};
+enum : unsigned char { CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1 };
+enum : unsigned char { CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC = 1 };
+
 enum : CUresult {
   CUDA_SUCCESS = 0,
   CUDA_ERROR_INVALID_VALUE = 1,
@@ -45,7 +52,7 @@ enum {
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
 };
-enum { CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0 };
+enum { CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK = 0, CU_FUNC_ATTRIBUTE_PTX_VERSION = 5 };
 enum { CU_JIT_ERROR_LOG_BUFFER = 5, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6 };
 
 // One function of the library; its own name is part of every message about it.
@@ -95,6 +102,8 @@ class Driver {
   Function<size_t*, size_t*> memory_info{"cuMemGetInfo_v2"};
   Function<CUdeviceptr*, size_t> memory_alloc{"cuMemAlloc_v2"};
   Function<CUdeviceptr> memory_free{"cuMemFree_v2"};
+  Function<void**, size_t> host_memory_alloc{"cuMemAllocHost_v2"};
+  Function<void*> host_memory_free{"cuMemFreeHost"};
   Function<CUdeviceptr, unsigned char, size_t, CUstream> memory_set{"cuMemsetD8Async"};
   Function<CUdeviceptr, const void*, size_t, CUstream> copy_to_device{"cuMemcpyHtoDAsync_v2"};
   Function<void*, CUdeviceptr, size_t, CUstream> copy_to_host{"cuMemcpyDtoHAsync_v2"};
@@ -118,6 +127,9 @@ class Driver {
   Function<CUgraph*, unsigned> graph_create{"cuGraphCreate"};
   Function<CUgraphNode*, CUgraph, const CUgraphNode*, size_t, const CUDA_KERNEL_NODE_PARAMS*>
       graph_add_kernel{"cuGraphAddKernelNode_v2"};
+  // Null in drivers before 12.3.
+  Function<CUgraph, const CUgraphNode*, const CUgraphNode*, const CUgraphEdgeData*, size_t>
+      graph_add_edges{"cuGraphAddDependencies_v2"};
   Function<CUgraphExec*, CUgraph, unsigned long long> graph_instantiate{
       "cuGraphInstantiateWithFlags"};
   Function<CUgraph> graph_destroy{"cuGraphDestroy"};

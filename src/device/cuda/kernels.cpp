@@ -9,6 +9,9 @@
 namespace lily::cuda {
 namespace {
 
+// PTX for these and later has the instructions by which kernels wait (metal/clang/nvidia.h).
+constexpr int kEarlyPtxVersion = 90;
+
 // Calls each(name) for the kernels of a PTX text: what stands behind every ".entry".
 template <class Each>
 void for_kernels(std::string_view text, Each&& each) {
@@ -63,6 +66,10 @@ const Kernel& Kernels::find(const std::string& name) {
   driver.call_about(about, driver.function_get_attribute, &threads,
                     int{CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK}, kernel.function);
   kernel.max_threads = static_cast<unsigned>(threads);
+  int ptx_version = 0;
+  driver.call_about(about, driver.function_get_attribute, &ptx_version,
+                    int{CU_FUNC_ATTRIBUTE_PTX_VERSION}, kernel.function);
+  kernel.begins_early = ptx_version >= kEarlyPtxVersion;
   return found_.emplace(name, kernel).first->second;
 }
 

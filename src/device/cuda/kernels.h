@@ -17,6 +17,8 @@ namespace lily::cuda {
 struct Kernel {
   CUfunction function;
   unsigned max_threads;  // in a group, as the driver compiled it
+  // Waits by itself for the kernel before it, and may so begin while that one ends.
+  bool begins_early;
 };
 
 class Kernels {

@@ -40,6 +40,7 @@ Launch resolve(const Context& context, Kernels& kernels, const Dispatch& dispatc
   std::memcpy(launch.threads, dispatch.grid.threads, sizeof launch.threads);
   const Kernel& kernel = kernels.find(launch.kernel);
   launch.function = kernel.function;
+  launch.begins_early = kernel.begins_early;
   check_fits(launch, dispatch, kernel.max_threads);
   for (size_t at = 0; at < dispatch.bindings.size(); ++at) {
     launch.arguments.buffers[at] = address_of(launch, context, dispatch.bindings[at].view);
@@ -48,6 +49,16 @@ Launch resolve(const Context& context, Kernels& kernels, const Dispatch& dispatc
     std::memcpy(launch.arguments.params, dispatch.params.data(), dispatch.params.size());
   }
   return launch;
+}
+
+// `to` is launched as soon as all groups of `from` run, and waits by itself for what they write.
+void add_early_edge(const Driver& driver, CUgraph graph, CUgraphNode from, CUgraphNode to,
+                    const Launch& launch) {
+  CUgraphEdgeData edge{};
+  edge.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+  edge.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+  driver.call_about(" to " + describe(launch), driver.graph_add_edges, graph, &from, &to, &edge,
+                    size_t{1});
 }
 
 }  // namespace
@@ -93,10 +104,13 @@ CUgraphExec CudaStep::graph() {
     node.gridDimX = groups[0], node.gridDimY = groups[1], node.gridDimZ = groups[2];
     node.blockDimX = threads[0], node.blockDimY = threads[1], node.blockDimZ = threads[2];
     node.kernelParams = parameters;
-    // A chain: every kernel after the one before it, as on the stream.
+    // A chain: every kernel after the one before it, as on the stream. One that waits by itself is
+    // added without, and its edge afterwards.
     const CUgraphNode before = last;
+    const bool early = before && launch.begins_early && driver.graph_add_edges.address != nullptr;
     driver.call_about(" of " + describe(launch), driver.graph_add_kernel, &last, graph.get(),
-                      &before, before ? size_t{1} : size_t{0}, &node);
+                      &before, before && !early ? size_t{1} : size_t{0}, &node);
+    if (early) add_early_edge(driver, graph.get(), before, last, launch);
   }
   CUgraphExec executable = nullptr;
   driver.call(driver.graph_instantiate, &executable, graph.get(), 0ull);

@@ -23,6 +23,7 @@ struct Arguments {
 struct Launch {
   std::string kernel;
   CUfunction function;
+  bool begins_early;
   uint32_t groups[3], threads[3];
   Arguments arguments;
 };
