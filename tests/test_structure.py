@@ -135,6 +135,17 @@ def test_only_bindings_see_python():
     assert not wrong
 
 
+def test_only_the_metal_device_sees_metal():
+    """No other folder of the library includes metal-cpp, or asks which system this is."""
+    seen = re.compile(r"#\s*include\s+[<\"](Metal/|Foundation/|objc/|device/metal/metal_cpp)")
+    wrong = [
+        name(path)
+        for path in code(CPP, "src")
+        if seen.search(path.read_text()) and not name(path).startswith("src/device/metal/")
+    ]
+    assert not wrong
+
+
 def test_params_is_a_leaf():
     """Kernels of every compiler read it, so it includes nothing but fixed-width integers."""
     text = (ROOT / "metal" / "params.h").read_text()

@@ -173,7 +173,8 @@ typedef void (*Run)(thread const Launch*);
 struct Kernel {
   constant const char* name;
   Run run;
-  uint threads, bindings, params_bytes, reserved;
+  uint threads, bindings, params_bytes, writable;
+  constant const char* source;
 };
 
 template <class T>
@@ -182,14 +183,21 @@ struct Argument {
 };
 template <class T>
 struct Argument<device T*> {
-  enum { buffers = 1, params_bytes = 0 };
+  enum { buffers = 1, params_bytes = 0, is_writable = 1 };
   METAL_FUNC static device T* get(thread const Launch& launch, uint index) {
     return (device T*)launch.buffers[index];
   }
 };
 template <class T>
+struct Argument<device const T*> : Argument<device T*> {
+  enum { is_writable = 0 };
+  METAL_FUNC static device const T* get(thread const Launch& launch, uint index) {
+    return (device const T*)launch.buffers[index];
+  }
+};
+template <class T>
 struct Argument<constant T&> {
-  enum { buffers = 0, params_bytes = sizeof(T) };
+  enum { buffers = 0, params_bytes = sizeof(T), is_writable = 0 };
   METAL_FUNC static constant T& get(thread const Launch& launch, uint) {
     return *(constant T*)launch.params;
   }
@@ -210,6 +218,10 @@ struct Signed<void(All...)> {
 template <class Signature, int... at>
 constexpr uint bindings(Indices<int, at...>) {
   return (0 + ... + Signed<Signature>::template At<at>::buffers);
+}
+template <class Signature, int... at>
+constexpr uint writable(Indices<int, at...>) {
+  return (0u | ... | (uint(Signed<Signature>::template At<at>::is_writable) << at));
 }
 template <class Signature, int... at>
 constexpr uint params_bytes(Indices<int, at...>) {
@@ -242,7 +254,9 @@ LILY_FIBERS_UNWATCHED void declaration() {}
           typename lily_target::Signed<decltype(__VA_ARGS__)>::Bound()),                \
       lily_target::params_bytes<decltype(__VA_ARGS__)>(                                 \
           typename lily_target::Signed<decltype(__VA_ARGS__)>::Bound()),                \
-      0};
+      lily_target::writable<decltype(__VA_ARGS__)>(                                     \
+          typename lily_target::Signed<decltype(__VA_ARGS__)>::Bound()),                \
+      __BASE_FILE__};
 
 #define LILY_EARLY_KERNEL(name, threads, groups, ...) LILY_KERNEL(name, threads, __VA_ARGS__)
 #define LILY_WAIT_FOR_STEP()

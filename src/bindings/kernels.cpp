@@ -207,6 +207,15 @@ void bind_device(nb::module_& kernels) {
                    "What the device could hold in all.")
       .def_prop_ro("memory_available_bytes", &Device::memory_available_bytes,
                    "What it could still take now.")
+      .def(
+          "facts",
+          [](const Device& self) {
+            nb::dict facts;
+            for (const Fact& fact : self.facts()) facts[fact.name.c_str()] = fact.value;
+            return facts;
+          },
+          nb::sig("def facts(self) -> dict[str, str]"),
+          "What is enabled on this device and what is not, and the state its machine is in now.")
       .def("tensor", &tensor_from_array, "array"_a, "dtype"_a = nb::none(),
            "A copy of a float32, uint32 or uint8 array, or of uint16 with dtype 'bf16' or 'f16'.")
       .def(

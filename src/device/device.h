@@ -126,6 +126,11 @@ class Step {
   mutable std::shared_ptr<PreparedStep> prepared_;
 };
 
+// Something that a device says of itself or of its machine, for people and for reports.
+struct Fact {
+  std::string name, value;
+};
+
 // Storage types of activations and of the KV cache.
 enum class DType : uint8_t { f32, bf16, f16, u32, u8 };
 size_t dtype_bytes(DType dtype);
@@ -137,6 +142,8 @@ class Device {
 
   virtual std::string_view name() const = 0;    // "cpu", "metal", "cuda"
   virtual std::string description() const = 0;  // for people: processor, instruction set, threads
+  // What is enabled here and what is not, and the state the machine is in now (heat, pressure).
+  virtual std::vector<Fact> facts() const { return {}; }
   // The type that activations between kernels have on this device (never the residual stream).
   virtual DType activation_dtype() const = 0;
   // Whose tile sizes this device's steps should be recorded with.
@@ -152,6 +159,9 @@ class Device {
   // Memory mapped by `owner`, used in place and kept alive with the buffer.
   virtual Buffer wrap(std::shared_ptr<const void> owner, const void* mapped, size_t bytes) = 0;
 
+  // Announces that a step of these kernels will be submitted: a device that compiles kernels may
+  // begin to. Errors are left to submit.
+  virtual void prewarm(const Step&) {}
   // Runs as if in order, after everything submitted before. Unknown kernels throw InvalidInput
   // here.
   virtual void submit(const Step& step) = 0;

@@ -3,6 +3,7 @@
 #include "device/cpu/cpu_device.h"
 #include "device/cuda/cuda_device.h"
 #include "device/device.h"
+#include "device/metal/metal_device.h"
 #if defined(LILY_HAS_FIBERS)
 #include "device/fibers/fiber_device.h"
 #endif
@@ -11,6 +12,13 @@ namespace lily {
 namespace {
 
 std::shared_ptr<Device> make_first_device(const DeviceOptions& options) {
+  if (!metal::embedded_sources().empty()) {
+    try {
+      return make_metal_device();
+    } catch (const DeviceError&) {
+      // As below: a Mac without a GPU that serves, a virtual one say.
+    }
+  }
   // A build without CUDA kernels must not load the driver to find that out.
   if (!cuda::embedded_ptx().empty()) {
     try {
@@ -28,10 +36,7 @@ std::shared_ptr<Device> open_device(std::string_view name, const DeviceOptions& 
   if (name == "auto") return make_first_device(options);
   if (name == "cpu") return make_cpu_device(options);
   if (name == "cuda") return make_cuda_device();
-  if (name == "metal") {
-    throw DeviceError(
-        "device 'metal': this build of Lily has no metal device; 'cpu' runs everywhere");
-  }
+  if (name == "metal") return make_metal_device();
   if (name == "fibers") {
 #if defined(LILY_HAS_FIBERS)
     return make_fiber_device(options);

@@ -63,6 +63,7 @@ Session::Session(std::shared_ptr<Runtime> runtime, uint32_t max_tokens)
     draw_step_ = Step(device().tiles());
     forward().record_decode(decode_step_, *state_);
     forward().record_draw(draw_step_, *state_);
+    device().prewarm(decode_step_);
     set_sampler({});
   } catch (...) {
     runtime_->release(bytes);

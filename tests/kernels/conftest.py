@@ -5,6 +5,8 @@ This file owns the choice of devices. `--require-device NAME` makes a missing on
 
 from __future__ import annotations
 
+import sys
+import tempfile
 from functools import cache
 
 import numpy as np
@@ -17,10 +19,18 @@ from kernels.arena import Arena
 THREADS = (1, 2, 3)
 
 
+IS_SIMULATED = sys.platform == "linux"  # the Metal device, where it is there
+
+
 @cache
 def open_device(name: str, isa: str, threads: int) -> native.Device:
     """One device for the whole run: thread pools are not free."""
-    return native.Device(name, threads=threads, isa=isa)
+    if name != "metal" or not IS_SIMULATED:
+        return native.Device(name, threads=threads, isa=isa)
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as home:
+        patch.setenv("LILY_SIMULATED_METAL", "seed=1")
+        patch.setenv("HOME", home)  # of its caches
+        return native.Device(name)
 
 
 MISSING: dict[str, str] = {}  # why a GPU device does not open here
@@ -70,10 +80,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             return False
         return params.get("cache_dtype") != "f32"
 
-    left_out = [item for item in items if not fits(item)]
+    kept = without_repeats([item for item in items if fits(item)])
+    left_out = [item for item in items if item not in set(kept)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if fits(item)]
+        items[:] = kept
+
+
+def without_repeats(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Each test once on the simulated Metal device: its kernels are those of "fibers"."""
+    seen: set[tuple[object, str]] = set()
+
+    def is_new(item: pytest.Item) -> bool:
+        params = getattr(getattr(item, "callspec", None), "params", {})
+        if not IS_SIMULATED or params.get("device", ("",))[0] != "metal":
+            return True
+        key = (item.fspath, item.originalname)  # type: ignore[attr-defined]
+        seen_before = key in seen
+        seen.add(key)
+        return not seen_before
+
+    return [item for item in items if is_new(item)]
 
 
 @pytest.fixture

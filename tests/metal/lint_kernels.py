@@ -116,8 +116,9 @@ def _made(source: Path) -> dict[str, Made]:
             raise LookupError(f"{source.name}: {name}: an array's size is no constant")
     names = dict(re.findall(r'^@(\.str[.\d]*) = [^\n]*c"(\w+)\\00"', code, re.MULTILINE))
     made = {}
-    entry = r"ptr @(\.str[.\d]*), ptr @([\w.$]+), i32 (\d+), i32 (\d+), i32 \d+, i32 \d+ \}"
-    for text, run, threads, bindings in re.findall(entry + r', section "lily_kernels"', code):
+    entry = r"ptr @(\.str[.\d]*), ptr @([\w.$]+), i32 (\d+), i32 (\d+), i32 \d+, i32 \d+, "
+    entry += r'ptr @\.str[.\d]* \}, section "lily_kernels"'
+    for text, run, threads, bindings in re.findall(entry, code):
         reached, open_ = set(), [run]
         while open_:
             at = open_.pop()

@@ -91,6 +91,11 @@ class Device:
     def memory_available_bytes(self) -> int:
         """What it could still take now."""
 
+    def facts(self) -> dict[str, str]:
+        """
+        What is enabled on this device and what is not, and the state its machine is in now.
+        """
+
     def tensor(self, array: Annotated[NDArray, dict(order='C', device='cpu', writable=False)], dtype: str | None = None) -> Tensor:
         """
         A copy of a float32, uint32 or uint8 array, or of uint16 with dtype 'bf16' or 'f16'.

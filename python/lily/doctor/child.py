@@ -50,7 +50,7 @@ class Jobs:
             device = self._on(name)
         except LilyError as error:
             return {"there": False, "why": str(error)}
-        facts: dict[str, str] = getattr(device, "facts", dict)()
+        facts: dict[str, str] = device.facts()
         return {
             "there": True,
             "description": device.description,

@@ -31,7 +31,9 @@ struct Launch {
 struct Kernel {
   const char* name;
   void (*run)(const Launch*);
-  uint32_t threads, bindings, params_bytes, reserved;
+  uint32_t threads, bindings, params_bytes;
+  uint32_t writable;   // a bit for each binding: not bound as pointer to const
+  const char* source;  // the path of its .metal file
 };
 
 // All kernels that this library or program was linked with.

@@ -312,11 +312,12 @@ void Runner::touch_elsewhere(uintptr_t address, uint32_t bytes, Touch kind, cons
     fail(memory_.last_error(), site);
   }
   const bool writes = is_write(kind);
-  for (const Bound& bound : job_->bound) {
+  for (size_t at = 0; at < job_->bound.size(); ++at) {
+    const Bound& bound = job_->bound[at];
     if (address < bound.begin || address + bytes > bound.end) continue;
     if (writes && !bound.writable) continue;
-    hot_[writes] = bound;
-    return;
+    hot_[writes] = {bound.begin, bound.end, &touched_[writes][at]};
+    return touched_[writes][at].widen(address, bytes);
   }
   const auto params = reinterpret_cast<uintptr_t>(job_->params.data());
   if (!writes && address >= params && address + bytes <= params + job_->kernel->params_bytes) {
@@ -324,6 +325,18 @@ void Runner::touch_elsewhere(uintptr_t address, uint32_t bytes, Touch kind, cons
   }
   if (!writes && is_program_constant(address)) return;
   fail(out_of_bounds(address, bytes, kind), site);
+}
+
+void Runner::forget_touched() {
+  for (auto& spans : touched_) std::ranges::fill(spans, Span());
+}
+
+void Runner::report_touched(std::vector<Touched>& to) const {
+  for (const bool written : {false, true}) {
+    for (const Span& span : touched_[written]) {
+      if (span.begin < span.end) to.push_back({span.begin, span.end, written});
+    }
+  }
 }
 
 std::string Runner::out_of_bounds(uintptr_t address, uint32_t bytes, Touch kind) const {

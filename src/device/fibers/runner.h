@@ -22,6 +22,12 @@ struct Bound {
   bool writable;
 };
 
+// The span of one binding that a dispatch read, or wrote.
+struct Touched {
+  uintptr_t begin, end;
+  bool written;
+};
+
 // A dispatch, made ready: the same for all of its threadgroups.
 struct Job {
   const Kernel* kernel = nullptr;
@@ -52,6 +58,11 @@ class Runner {
   // Runs one threadgroup to its end. Throws DeviceError naming kernel, group and thread.
   void run(const Job& job, const uint32_t (&group)[3]);
 
+  // What kernels did to their bindings since forget_touched(): a span for each that was read, and
+  // for each that was written. Only kernels that were compiled with checks tell.
+  void forget_touched();
+  void report_touched(std::vector<Touched>& to) const;
+
   // --- called by kernels, on a fiber; those that find an error do not return
   void meet_simdgroup(const Meeting& meeting);
   void threadgroup_barrier(uint32_t flags, const void* site);
@@ -61,8 +72,8 @@ class Runner {
   // Called at every access of a checked kernel; the usual ones end here.
   void touch(uintptr_t address, uint32_t bytes, Touch kind, const void* site) {
     if (stacks_.contains(address)) return;
-    const Bound& hot = hot_[is_write(kind)];
-    if (address >= hot.begin && address + bytes <= hot.end) return;
+    const Hot& hot = hot_[is_write(kind)];
+    if (address >= hot.begin && address + bytes <= hot.end) return hot.span->widen(address, bytes);
     touch_elsewhere(address, bytes, kind, site);
   }
   [[noreturn]] void fail(std::string what, const void* site, const void* other_site = nullptr);
@@ -97,6 +108,18 @@ class Runner {
     const Fiber* fiber = nullptr;
     bool is_stuck = false;  // nobody of the simdgroup, or of the whole group, can go on
   };
+  struct Span {
+    uintptr_t begin = UINTPTR_MAX, end = 0;
+    void widen(uintptr_t address, uint32_t bytes) {
+      if (address < begin) begin = address;
+      if (address + bytes > end) end = address + bytes;
+    }
+  };
+  // The binding that was used last, and the span that grows with each use.
+  struct Hot {
+    uintptr_t begin = 0, end = 0;
+    Span* span = nullptr;
+  };
   struct Fault {
     int signal = 0;
     uintptr_t address = 0;
@@ -128,7 +151,8 @@ class Runner {
   uint32_t num_threads_ = 0, num_done_ = 0, num_at_barrier_ = 0;
   uint32_t ready_simdgroups_ = 0;  // a bit each
   uint64_t random_ = 1;
-  Bound hot_[2] = {};  // the binding that was read last, and the one that was written
+  Hot hot_[2];                     // of reads, of writes
+  Span touched_[2][kMaxBindings];  // the same, by binding
   Context host_;
   Stacks stacks_;
   ThreadgroupMemory memory_;

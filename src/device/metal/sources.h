@@ -1,0 +1,17 @@
+// The kernels' source, one text for each file of metal/, its headers inside; written by
+// tools/metal_sources.py when the library is built. Knows no compiler.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace lily::metal {
+
+struct KernelSource {
+  std::string_view name;  // "linear_gemm": its kernels are named by its first word, the family
+  std::string_view text;
+};
+
+std::span<const KernelSource> embedded_sources();
+
+}  // namespace lily::metal

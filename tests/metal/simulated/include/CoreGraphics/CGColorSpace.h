@@ -1,0 +1,4 @@
+// What metal-cpp takes from CoreGraphics, as declarations.
+#pragma once
+
+typedef struct CGColorSpace* CGColorSpaceRef;

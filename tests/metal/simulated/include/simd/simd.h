@@ -1,0 +1,2 @@
+// metal-cpp includes it and takes nothing from it.
+#pragma once
