@@ -9,6 +9,7 @@ import argparse
 import sys
 
 from bench import (
+    encoder,
     engine,
     full_gguf,
     full_model,
@@ -25,12 +26,15 @@ from bench import (
     table,
     worker,
 )
+from bench.gate import command as gate
 from bench.quality import command as quality
 
 COMMANDS = {
     "kernels": kernels,
     "gpu": gpu,
     "engine": engine,
+    "encoder": encoder,
+    "gate": gate,
     "peers": peers,
     "load": load,
     "server": server,

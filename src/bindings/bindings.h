@@ -11,5 +11,7 @@ void register_errors(nanobind::module_& module);
 void bind_kernels(nanobind::module_& module);
 // Engine and sessions.
 void bind_engine(nanobind::module_& module);
+// The privacy gate's encoder.
+void bind_encoder(nanobind::module_& module);
 
 }  // namespace lily

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "bindings/bindings.h"
+#include "bindings/numpy.h"
 #include "core/error.h"
 #include "model/describe.h"
 
@@ -54,18 +55,6 @@ Tokens to_integers(nb::handle sequence, const char* what) {
     tokens.push_back(static_cast<uint32_t>(value));
   }
   return tokens;
-}
-
-template <class T>
-nb::object to_numpy(std::vector<T> values, std::initializer_list<size_t> shape) {
-  auto* memory = new std::vector<T>(std::move(values));
-  nb::capsule owner(memory, [](void* at) noexcept { delete static_cast<std::vector<T>*>(at); });
-  return nb::cast(nb::ndarray<nb::numpy, T>(memory->data(), shape, owner));
-}
-template <class T>
-nb::object to_numpy(std::vector<T> values) {
-  const size_t size = values.size();
-  return to_numpy(std::move(values), {size});
 }
 
 // Runs on the computing thread, which holds no GIL. Signals reach only the main thread's check.

@@ -310,6 +310,17 @@ void bind_ops(nb::module_& kernels) {
               "targets"_a);
 }
 
+void bind_encoder_ops(nb::module_& kernels) {
+  kernels.def("encoder_embed", &ops::encoder_embed, "step"_a, "y"_a, "hidden"_a, "positions"_a,
+              "forms"_a, "position_table"_a, "form_table"_a, "gain"_a, "shift"_a, "eps"_a);
+  kernels.def("encoder_norm", &ops::encoder_norm, "step"_a, "y"_a, "hidden"_a, "bias"_a, "gain"_a,
+              "shift"_a, "eps"_a);
+  kernels.def("encoder_attention", &ops::encoder_attention, "step"_a, "y"_a, "qkv"_a, "bias"_a,
+              "offsets"_a, "heads"_a, "longest"_a);
+  kernels.def("encoder_gelu", &ops::encoder_gelu, "step"_a, "y"_a, "x"_a, "bias"_a);
+  kernels.def("encoder_pool", &ops::encoder_pool, "step"_a, "y"_a, "hidden"_a, "offsets"_a);
+}
+
 void bind_moe_ops(nb::module_& kernels) {
   kernels.def("moe_router", &ops::moe_router, "step"_a, "logits"_a, "shared_act"_a, "x"_a, "gain"_a,
               "eps"_a, "moe"_a);
@@ -347,6 +358,7 @@ void bind_kernels(nb::module_& module) {
   bind_layers(kernels);
   bind_ops(kernels);
   bind_moe_ops(kernels);
+  bind_encoder_ops(kernels);
 }
 
 }  // namespace lily

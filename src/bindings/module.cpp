@@ -11,4 +11,5 @@ NB_MODULE(_native, module) {
   lily::register_errors(module);
   lily::bind_kernels(module);
   lily::bind_engine(module);
+  lily::bind_encoder(module);
 }

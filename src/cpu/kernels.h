@@ -36,6 +36,11 @@
 //   sample_logits_<w>        x, gain, lm_head<w>, >logits, >blocks
 //   sample_draw_f32          blocks, sampler, *cursor, >result
 //   sample_score_f32         logits, targets, >logprobs, >best
+//   encoder_embed_f32        positions, forms, position_table, form_table, gain, shift, *hidden, >y
+//   encoder_norm_f32         bias, gain, shift, *hidden, >y
+//   encoder_attention_f32    qkv, bias, offsets, >y
+//   encoder_gelu_f32         x, bias, >y
+//   encoder_pool_f32         hidden, offsets, >y
 #pragma once
 
 #include <atomic>

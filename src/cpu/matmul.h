@@ -243,7 +243,8 @@ inline Floats gather_bf16(const uint16_t* p, int64_t stride, int lanes) {
 }
 
 // Decodes columns [from, to) of `lanes` rows into panel[column - from][lane], panel rows kPanelRows
-// apart. Rows lie across lanes: a gathered word holds some columns of every row, so no transpose.
+// apart. Rows lie across lanes, so a word of each row at a time is turned into columns: blocks of
+// kLanes words by a transpose, what is left by gathers.
 template <class S>
 inline void decode_lanes(const Stored& w, uint64_t first, int lanes, int from, int to,
                          float* panel) {
@@ -251,8 +252,7 @@ inline void decode_lanes(const Stored& w, uint64_t first, int lanes, int from, i
   const uint8_t* rows = w.template row<S>(first);
   constexpr int kPerWord = 32 / S::kBits;
   Floats scale = zeros(), bias = zeros();
-  int column = from;
-  for (; column + kPerWord <= to; column += kPerWord) {
+  const auto decode_word = [&](Words words, int column) {
     if constexpr (S::kQuantised) {
       if (column == from || column % w.group == 0) {
         const uint64_t at = first * w.groups() + column / w.group;
@@ -260,8 +260,6 @@ inline void decode_lanes(const Stored& w, uint64_t first, int lanes, int from, i
         bias = gather_bf16(w.biases + at, w.groups(), lanes);
       }
     }
-    const Words words =
-        gather_some(rows + static_cast<int64_t>(column) * S::kBits / 8, stride, lanes);
     float* to_row = panel + static_cast<size_t>(column - from) * kPanelRows;
     for (int i = 0; i < kPerWord; ++i, to_row += kPanelRows) {
       const Words shifted = shift_right(words, i * S::kBits);
@@ -270,6 +268,19 @@ inline void decode_lanes(const Stored& w, uint64_t first, int lanes, int from, i
       if constexpr (S::kBits == 16) store(to_row, low_bf16(shifted));
       if constexpr (S::kBits == 32) store(to_row, as_floats(shifted));
     }
+  };
+  const auto word_at = [&](int column) {
+    return rows + static_cast<int64_t>(column) * S::kBits / 8;
+  };
+  int column = from;
+  constexpr int kBlock = kLanes * kPerWord;
+  for (; lanes == kLanes && column + kBlock <= to; column += kBlock) {
+    Words block[kLanes];
+    transpose_words(word_at(column), stride, block);
+    for (int i = 0; i < kLanes; ++i) decode_word(block[i], column + i * kPerWord);
+  }
+  for (; column + kPerWord <= to; column += kPerWord) {
+    decode_word(gather_some(word_at(column), stride, lanes), column);
   }
   if constexpr (S::kBits == 16) {  // an odd last column: half a word
     if (column < to) {

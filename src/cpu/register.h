@@ -19,6 +19,7 @@ KernelList attention_kernels();
 KernelList delta_kernels();
 KernelList moe_kernels();
 KernelList sample_kernels();
+KernelList encoder_kernels();
 
 // The matrix whose weight, scales and biases are bindings `index`, `index + 1`, `index + 2`.
 inline Stored stored_at(const Args& args, size_t index, uint32_t cols, uint32_t group) {

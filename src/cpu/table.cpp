@@ -16,7 +16,7 @@ struct Joined {
   Joined() {
     for (KernelList list :
          {embed_kernels(), norm_kernels(), rope_kernels(), linear_kernels(), attention_kernels(),
-          delta_kernels(), moe_kernels(), sample_kernels()}) {
+          delta_kernels(), moe_kernels(), sample_kernels(), encoder_kernels()}) {
       for (const NamedKernel& kernel : list) kernels[count++] = kernel;
     }
   }

@@ -153,5 +153,26 @@ void sample_draw(Step& step, const Tensor& result, const Tensor& blocks, const T
 void sample_score(Step& step, const Tensor& logprobs, const Tensor& best, const Tensor& logits,
                   const Tensor& targets);
 
+// The gate's encoder: rows of several windows follow one another, offsets u32 [W + 1] say where
+// each begins and the last ends. `longest` bounds the rows of a window. Where a row leaves for a
+// product, y is its copy in the device's activation type.
+//
+// hidden[t] = layer_norm(hidden[t] + position_table[positions[t]] + form_table[forms[t]]), y its
+// copy.   positions, forms u32 [T], tables f32 [., H], gain, shift f32 [H], hidden f32 [T, H]
+void encoder_embed(Step& step, const Tensor& y, const Tensor& hidden, const Tensor& positions,
+                   const Tensor& forms, const Tensor& position_table, const Tensor& form_table,
+                   const Tensor& gain, const Tensor& shift, float eps);
+// hidden[t] = layer_norm(hidden[t] + bias), y its copy.   bias, gain, shift f32 [H]
+void encoder_norm(Step& step, const Tensor& y, const Tensor& hidden, const Tensor& bias,
+                  const Tensor& gain, const Tensor& shift, float eps);
+// Every row of a window attends to all of it, by each head.   qkv f32 [T, 3*Q*D] (without bias),
+// bias f32 [3*Q*D], y [T, Q*D], D = kEncoderHeadDim
+void encoder_attention(Step& step, const Tensor& y, const Tensor& qkv, const Tensor& bias,
+                       const Tensor& offsets, uint32_t heads, uint32_t longest);
+// y = gelu(x + bias), with the exact normal distribution.   x f32 [T, N], bias f32 [N], y [T, N]
+void encoder_gelu(Step& step, const Tensor& y, const Tensor& x, const Tensor& bias);
+// y[w] = mean of the window's rows, then their maximum.   hidden f32 [T, H], y [W, 2*H]
+void encoder_pool(Step& step, const Tensor& y, const Tensor& hidden, const Tensor& offsets);
+
 }  // namespace ops
 }  // namespace lily

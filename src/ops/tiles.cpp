@@ -198,4 +198,13 @@ Grid sample_logits_grid(Tiles tiles, const Matrix& lm_head, uint32_t blocks) {
 Grid sample_draw_grid() { return grid(1, 1, 1024); }
 Grid sample_score_grid(uint32_t tokens) { return grid(tokens, 1, 1024); }
 
+Grid encoder_rows_grid(uint32_t tokens) { return grid(tokens, 1, 256); }
+Grid encoder_attention_grid(uint32_t longest, uint32_t heads, uint32_t windows) {
+  return {{groups_of(longest, 32), heads, windows}, {256, 1, 1}, {}};
+}
+Grid encoder_gelu_grid(uint64_t elements) { return grid(groups_of(elements, 256), 1, 256); }
+Grid encoder_pool_grid(uint32_t width, uint32_t windows) {
+  return grid(groups_of(width, 256), windows, 256);
+}
+
 }  // namespace lily::ops

@@ -41,4 +41,9 @@ Grid sample_logits_grid(Tiles tiles, const Matrix& lm_head, uint32_t blocks);
 Grid sample_draw_grid();
 Grid sample_score_grid(uint32_t tokens);
 
+Grid encoder_rows_grid(uint32_t tokens);
+Grid encoder_attention_grid(uint32_t longest, uint32_t heads, uint32_t windows);
+Grid encoder_gelu_grid(uint64_t elements);
+Grid encoder_pool_grid(uint32_t width, uint32_t windows);
+
 }  // namespace lily::ops

@@ -6,6 +6,8 @@ of a kernel may share a mistake, three rarely do. Shapes as in metal/params.h. K
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -159,3 +161,31 @@ def route(logits: ArrayLike, slots: int) -> tuple[NDArray[np.int64], Float64]:
 def swiglu(x: Float64, gate: Float64, up: Float64) -> Float64:
     """SiLU(gate x) * up x for rows of x."""
     return silu(x @ gate.T) * (x @ up.T)
+
+
+# --- the gate's encoder -----------------------------------------------------------------------
+
+
+def layer_norm(x: ArrayLike, gain: ArrayLike, shift: ArrayLike, eps: float) -> Float64:
+    """Along the last axis; the variance is the biased one."""
+    wide = f64(x)
+    centred = wide - wide.mean(-1, keepdims=True)
+    return centred / np.sqrt(np.square(centred).mean(-1, keepdims=True) + eps) * f64(gain) + shift
+
+
+def gelu(x: ArrayLike) -> Float64:
+    """x times the normal distribution, exact."""
+    wide = f64(x)
+    tails = [math.erfc(-value / math.sqrt(2.0)) for value in wide.ravel()]
+    return 0.5 * wide * np.reshape(tails, wide.shape)
+
+
+def window_attention(qkv: ArrayLike, bias: ArrayLike, lengths: ArrayLike, heads: int) -> Float64:
+    """Rows attend to all rows of their window; qkv [T, 3 * heads * D]."""
+    parts = []
+    wide = f64(qkv) + f64(bias)
+    for rows in np.split(wide, np.cumsum(lengths)[:-1]):
+        q, k, v = rows.reshape(len(rows), 3, heads, -1).transpose(1, 2, 0, 3)
+        weights = softmax(q @ k.transpose(0, 2, 1) / np.sqrt(q.shape[-1]))
+        parts.append((weights @ v).transpose(1, 0, 2).reshape(len(rows), -1))
+    return np.concatenate(parts)

@@ -51,6 +51,48 @@ def norm(device, rng):
     test_norm.test_eps(device, rng, 0.25)
 
 
+@check("encoder.metal", "encoder_norm_bf16")
+def encoder_norm(device, rng):
+    """Rows around the width of a threadgroup."""
+    from kernels import test_encoder
+
+    for width in (33, 517):
+        test_encoder.test_norm(device, rng, width, 100.0)
+
+
+@check("encoder.metal", "encoder_embed_bf16")
+def encoder_embed(device, rng):
+    """Places and forms of every row."""
+    from kernels import test_encoder
+
+    test_encoder.test_embed(device, rng, 100)
+
+
+@check("encoder.metal", "encoder_attention_bf16")
+def encoder_attention(device, rng):
+    """Windows around a block of keys, the last at the end of memory."""
+    from kernels import test_encoder
+
+    for lengths in ([33, 1, 32], [5, 64, 31]):
+        test_encoder.test_attention(device, rng, lengths, 3)
+
+
+@check("encoder.metal", "encoder_gelu_bf16")
+def encoder_gelu(device, rng):
+    """Both sides."""
+    from kernels import test_encoder
+
+    test_encoder.test_gelu(device, rng, 100)
+
+
+@check("encoder.metal", "encoder_pool_bf16")
+def encoder_pool(device, rng):
+    """Windows of one row and of many."""
+    from kernels import test_encoder
+
+    test_encoder.test_pool(device, rng, 33)
+
+
 @check("embed.metal", "embed_rows_q4", "embed_rows_q8", "embed_rows_bf16")
 def embed(device, rng):
     """Every way in which a weight is read alone."""
@@ -136,13 +178,6 @@ def gemm(device, rng):
     test_linear.test_add(device, rng, "q4", 64, 17)
 
 
-def _nvidia_tiles() -> None:
-    """All steps of this process are recorded with them."""
-    from kernels.arena import Arena
-
-    Arena.tiles = "nvidia"
-
-
 @check(
     "linear_gemm_lanes.metal",
     *("linear_gemm_q4_bf16_lanes16", "linear_gemm_q4_bf16_lanes32"),
@@ -152,7 +187,7 @@ def gemm_lanes(device, rng):
     """Tiles of which rows are missing, and more steps than have room."""
     from kernels import test_prefill_lanes
 
-    _nvidia_tiles()
+    nvidia_tiles()
     test_prefill_lanes.test_products(device, rng, "q4", 64, 9, 130, 640)
     test_prefill_lanes.test_products(device, rng, "q4", 32, 21, 6, 128)
 
@@ -162,7 +197,7 @@ def attention_prefill_lanes(device, rng):
     """Blocks that all rows see, that some do, and the last in part."""
     from kernels import test_prefill_lanes
 
-    _nvidia_tiles()
+    nvidia_tiles()
     for tokens, position in ((1, 0), (33, 5), (20, 67)):
         test_prefill_lanes.test_causal_attention(device, rng, (3, 1, 64, 24), tokens, position)
 
@@ -363,9 +398,8 @@ def main(name: str) -> None:
     from lily._native import kernels as native
 
     for seed in SEEDS:
-        CHECKS[name].run(
-            native.Device("fibers", threads=1, isa=str(seed)), np.random.default_rng(0)
-        )
+        device = native.Device("fibers", threads=1, isa=str(seed))
+        CHECKS[name].run(device, np.random.default_rng(0))
 
 
 if __name__ == "__main__":

@@ -13,12 +13,13 @@ from tempfile import TemporaryDirectory
 from metal import lint_kernels
 from metal.mutations import ROOT, Fault, Outcome, Workshop
 from metal.mutations_checks import CHECKS
+from metal.mutations_encoder import ENCODER_FAULTS
 from metal.mutations_lanes import LANE_FAULTS
 from metal.mutations_layers import LAYER_FAULTS
 from metal.mutations_prefill import PREFILL_FAULTS
 from metal.mutations_rows import ROW_FAULTS
 
-FAULTS = ROW_FAULTS + LAYER_FAULTS + LANE_FAULTS + PREFILL_FAULTS
+FAULTS = ROW_FAULTS + LAYER_FAULTS + ENCODER_FAULTS + LANE_FAULTS + PREFILL_FAULTS
 
 
 def run_plain(shop: Workshop, name: str) -> Outcome:

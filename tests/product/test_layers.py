@@ -12,7 +12,7 @@ SOURCE = Path(lily.errors.__file__).parent
 # A module may import those of lower rows only; modules of one row do not know each other.
 LAYERS = (
     ("errors", "machine", "watch", "words"),
-    ("cancel", "completion", "hub", "sampling", "stops", "template", "tokenizer"),
+    ("cancel", "completion", "gate", "hub", "sampling", "stops", "template", "tokenizer"),
     ("chat", "toolcalls"),
     ("estimate", "structured"),
     ("doctor", "request", "versus"),
@@ -30,7 +30,7 @@ MAX_LINES = 400
 def modules() -> dict[str, Path]:
     packages = [
         file
-        for name in ("cli", "doctor", "integrations", "server", "toolcalls", "versus")
+        for name in ("cli", "doctor", "gate", "integrations", "server", "toolcalls", "versus")
         for file in (SOURCE / name).glob("*.py")
     ]
     files = [*SOURCE.glob("*.py"), *packages]

@@ -52,6 +52,7 @@ def check(case: schemathesis.Case) -> None:
         ("POST", "/v1/completions"),
         ("POST", "/tokenize"),
         ("POST", "/detokenize"),
+        ("POST", "/v1/gate"),
         ("GET", "/v1/models/{name}"),
     ],
 )

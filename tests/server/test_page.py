@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from lily.completion import Chunk
 
+from tests.gate.scripted import Scripted
+
 from .processes import wait_until
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -28,7 +30,7 @@ EVIL = '<img src=x onerror="window.pwned = 1"><script>window.pwned = 1</script>'
 
 def test_files_and_their_rules(scripted):
     server = scripted(api_keys=("sk-lily",))
-    for path in (*PAGES, "/page/stream.js", "/page/icon.svg"):
+    for path in (*PAGES, "/page/stream.js", "/page/gate.js", "/page/icon.svg"):
         reply = server.get(path)  # without the key, for which the page itself asks
         assert reply.status == 200
         policy = reply.headers["content-security-policy"]
@@ -174,6 +176,20 @@ def test_text_comes_as_it_forms_and_stop_stops(tab, scripted):
     wait_until(server.engine.call(2).ended.is_set, "stopped")
     here.page.wait_for_function("document.getElementById('text').value === 'Wait'")
     assert here.page.locator("article").count() == 4
+
+
+def test_the_gates_preview(tab, scripted, monkeypatch):
+    monkeypatch.setattr("lily.server.app.BuiltIn", lambda country: Scripted())
+    here = tab(scripted())
+    here.page.get_by_label("Message").fill(f"\U0001f600 ann@example.org {EVIL}")
+    here.page.get_by_role("button", name="Check").click()
+    result = here.page.locator("#gate-result")
+    result.get_by_text("This could leave with placeholders.").wait_for()
+    assert result.locator("mark").all_inner_texts() == ["ann@example.org"]
+    assert EVIL in result.locator(".seen").first.inner_text()
+    assert "[EMAIL_1_" in result.locator(".seen").last.inner_text()
+    assert "e-mail address" in result.locator("li").inner_text()
+    assert here.page.locator("article").count() == 0, "nothing was sent"
 
 
 def test_hostile_text_stays_text(tab, scripted):

@@ -97,6 +97,36 @@ def _mixed_experts(memory: Memory, first: str, second: str) -> Iterator[Case]:
     yield Case("moe", "down", f"{first}, {second}", 1, 0, down)
 
 
+def _encoder(memory: Memory) -> Iterator[Case]:
+    """The gate's encoder: windows of 1, 40 and 128 rows, with the lengths of its own model."""
+    lengths = np.array([0, 1, 41, 169], np.uint32)
+    rows, hidden, heads, inner = 169, 384, 12, 1536
+    offsets, row = memory.tensor(lengths), memory.normal(hidden)
+    x, y = memory.normal(rows, hidden), memory.empty_activation(rows, hidden)
+    places = memory.tensor(np.arange(rows, dtype=np.uint32))
+
+    def embed(step: native.Step) -> None:
+        table = memory.normal(rows, hidden)
+        native.encoder_embed(step, y, x, places, places, table, table, row, row, 1e-12)
+
+    def norm(step: native.Step) -> None:
+        native.encoder_norm(step, y, x, row, row, row, 1e-12)
+
+    def attention(step: native.Step) -> None:
+        qkv, bias = memory.normal(rows, 3 * hidden), memory.normal(3 * hidden)
+        native.encoder_attention(step, y, qkv, bias, offsets, heads, 128)
+
+    def gelu(step: native.Step) -> None:
+        act = memory.empty_activation(rows, inner)
+        native.encoder_gelu(step, act, memory.normal(rows, inner), memory.normal(inner))
+
+    def pool(step: native.Step) -> None:
+        native.encoder_pool(step, memory.empty_activation(3, 2 * hidden), x, offsets)
+
+    for record in (embed, norm, attention, gelu, pool):
+        yield Case("encoder", record.__name__, f"{rows}x{hidden}", 1, 0, record)
+
+
 def _other_dims(memory: Memory, dim: int) -> Iterator[Case]:
     """Kernels that are made for one size of a head."""
     shape = replace(TINY, key_dim=dim, value_dim=dim, head_dim=max(dim, 64))
@@ -121,6 +151,7 @@ def cases(device: native.Device, storages: Sequence[str]) -> Iterator[Case]:
             yield from _mixed_experts(memory, storage, other)
     # Columns in whole slices, as integer matrix units take them.
     yield from decode_cases(memory, WIDE, "q4", CONTEXTS)
+    yield from _encoder(memory)
     for dim in DIMS:
         yield from _other_dims(memory, dim)
 

@@ -130,3 +130,25 @@ def describe(path: str) -> dict[str, object]:
 
 def plan(path: str, *, device: str = 'auto', max_context: int = 0, kv_dtype: str = 'auto', cache_bytes: int = -1, memory_limit_bytes: int = 0) -> dict[str, int]:
     """The memory that loading would plan; raises what it would raise."""
+
+class Encoder:
+    """The privacy gate's encoder. Any thread may run it; callers take turns."""
+
+    def __init__(self, folder: str, *, device: str = 'cpu', threads: int = 0) -> None:
+        """
+        Reads config.json and maps model.safetensors; raises ModelError for what is not sound. threads 0: all.
+        """
+
+    @property
+    def device(self) -> str: ...
+
+    @property
+    def device_description(self) -> str: ...
+
+    @property
+    def window_tokens(self) -> int: ...
+
+    def run(self, ids: numpy.typing.NDArray[numpy.uint32], forms: numpy.typing.NDArray[numpy.uint32], lengths: numpy.typing.NDArray[numpy.uint32]) -> tuple[numpy.typing.NDArray[numpy.float32], numpy.typing.NDArray[numpy.float32]]:
+        """
+        Windows of `lengths` rows each, one behind the other, in ids and forms: (logits of tokens [rows, 1 + 4 * labels], logits of windows [windows, topics + subjects]).
+        """

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from lily.cli import batch, bench, chat, convert, doctor, generate, info, serve
+from lily.cli import batch, bench, chat, convert, doctor, gate, generate, info, serve
 from lily.errors import InvalidInput, LilyError
 
 app = typer.Typer(
@@ -31,6 +31,7 @@ app.command()(bench.bench)
 app.command()(batch.batch)
 app.command()(doctor.doctor)
 app.command()(convert.convert)
+app.command()(gate.gate)
 
 
 def _show_version(wanted: bool) -> None:

@@ -6,6 +6,7 @@ This file owns the command's options and the form of its log; everything else is
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -62,6 +63,9 @@ _CorsOrigin = Annotated[
 _LogText = Annotated[
     bool, _option("Access", "--log-text", help="Write prompts and answers to the log.")
 ]
+_GateSettings = Annotated[
+    Path | None, _option("Access", "--gate-settings", help="TOML file of the privacy gate.")
+]
 _CacheBytes = Annotated[
     int | None, _option("Model", "--cache-bytes", help="Most memory for prefixes of prompts.")
 ]
@@ -83,6 +87,7 @@ def serve(
     allowed_host: _AllowedHost = None,
     cors_origin: _CorsOrigin = None,
     log_text: _LogText = False,
+    gate_settings: _GateSettings = None,
     cache_bytes: _CacheBytes = None,
     device: options.Device = "auto",
     max_context: options.MaxContext = None,
@@ -107,6 +112,10 @@ def serve(
         "cors_origins": tuple(cors_origin or ()),
         "log_text": log_text,
     }
+    if gate_settings is not None:
+        from lily.gate import Settings as GateSettings
+
+        settings["gate"] = GateSettings.load(gate_settings)
     engine_options: dict[str, Any] = {
         "device": device,
         "max_context": max_context,

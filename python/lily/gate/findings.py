@@ -15,6 +15,7 @@ from lily.gate.categories import Category, Subject, Topic
 __all__ = [
     "Category",
     "Finding",
+    "Mask",
     "Outcome",
     "Source",
     "Subject",
@@ -81,11 +82,22 @@ class TopicFinding:
 
 
 @dataclass(frozen=True)
+class Mask:
+    """A finding that a placeholder stands for."""
+
+    finding: Finding
+    placeholder: str
+    restorable: bool
+
+
+@dataclass(frozen=True)
 class Verdict:
     """The answer of `Gate.inspect`.
 
-    `masked` is the text with placeholders (equal to `text` where nothing is masked); `mapping`
-    leads from placeholder to original for those that may be restored. Secrets are never in it.
+    `masked` is the text with placeholders: equal to the text where nothing is masked, empty where
+    the text could not be judged. `mapping` leads from placeholder to original for those that may be
+    restored; secrets are never in it. `masks` says which finding each placeholder of `masked`
+    stands for, in order.
     """
 
     outcome: Outcome
@@ -94,5 +106,11 @@ class Verdict:
     topics: tuple[TopicFinding, ...]
     reasons: tuple[str, ...]  # sentences, strictest first; they quote nothing private
     rules: tuple[str, ...]  # ids of the policy's rules that decided, strictest first
-    masked: str
+    masked: str = field(repr=False)  # what is not masked may still be private
     mapping: Mapping[str, str] = field(default_factory=dict, repr=False)
+    masks: tuple[Mask, ...] = field(default=(), repr=False)
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether `masked` may be sent without asking anybody."""
+        return self.outcome in (Outcome.ALLOW, Outcome.MASK)

@@ -14,6 +14,7 @@ import pydantic
 from starlette.requests import Request
 from starlette.responses import Response
 
+from lily.gate.detectors import Detectors
 from lily.server.core import Core
 from lily.server.errors import Problem, openai_body
 from lily.server.host import Card
@@ -28,6 +29,7 @@ class Context:
     core: Core
     settings: Settings
     metrics: Metrics
+    gate_detectors: Detectors
 
     @property
     def card(self) -> Card:

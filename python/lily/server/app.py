@@ -20,9 +20,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lily.engine import Engine
+from lily.gate.detectors import BuiltIn
 from lily.server import (
     admin,
     anthropic_messages,
+    gate,
     openai_chat,
     openai_completions,
     openapi,
@@ -42,6 +44,7 @@ APIS: tuple[Api, ...] = (
     openai_completions.API,
     responses.API,
     anthropic_messages.API,
+    gate.API,
     admin.API,
 )
 _log = logging.getLogger("lily.server")
@@ -63,7 +66,7 @@ def create_app(
     host = ModelHost(load, idle_unload_s=settings.idle_unload_s, clock=clock)
     core = Core(host, settings, on_end=Report(metrics, settings.log_text))
     metrics.watch(core)
-    context = Context(core, settings, metrics)
+    context = Context(core, settings, metrics, BuiltIn(settings.gate.country))
     apis = (*APIS, page.API, openapi.api(APIS))
 
     @contextlib.asynccontextmanager

@@ -21,6 +21,7 @@ _TYPES = {
     "answer.js": "text/javascript",
     "markdown.js": "text/javascript",
     "stream.js": "text/javascript",
+    "gate.js": "text/javascript",
     "icon.svg": "image/svg+xml",
 }
 _HEADERS = {

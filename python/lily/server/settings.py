@@ -6,9 +6,10 @@ This file owns the names, defaults and limits; it knows no command line and no H
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lily.errors import InvalidInput
+from lily.gate.settings import Settings as GateSettings
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -35,6 +36,7 @@ class Settings:
         idle_unload_s: unused for so long, the model leaves the memory; None: never.
         grace_s: how long running answers may go on after SIGTERM.
         log_text: whether prompts and answers may appear in the log.
+        gate: settings of the privacy gate at /v1/gate.
     """
 
     host: str = "127.0.0.1"
@@ -53,6 +55,7 @@ class Settings:
     idle_unload_s: float | None = None
     grace_s: float = 20.0
     log_text: bool = False
+    gate: GateSettings = field(default_factory=GateSettings)
 
     def __post_init__(self) -> None:
         for name, low in (("port", 0), ("queue", 0), ("parallel", 1), ("max_choices", 1)):

@@ -58,8 +58,10 @@ def sse(value: Any, name: str | None = None) -> bytes:
     return head + b"data: " + to_json(value) + b"\n\n"
 
 
-async def read_json(request: Request, settings: Settings) -> dict[str, Any]:
-    """The JSON object in a request's body.
+async def read_json(
+    request: Request, settings: Settings, *, private: bool = False
+) -> dict[str, Any]:
+    """The JSON object in a request's body; one that is private is never logged.
 
     Raises TooLarge, TooSlow, BadRequest, or ClientGone.
     """
@@ -68,7 +70,7 @@ async def read_json(request: Request, settings: Settings) -> dict[str, Any]:
         value = pydantic_core.from_json(body, allow_inf_nan=False)
     except ValueError as error:
         raise BadRequest(f"the body is not JSON: {error}") from None
-    if settings.log_text:
+    if settings.log_text and not private:
         _log.info("body of %s: %s", request.url.path, to_json(value).decode())
     if not isinstance(value, dict):
         raise BadRequest(f"the body is a JSON {type(value).__name__}, expected an object")

@@ -83,6 +83,32 @@ inline Words gather_words(const uint8_t* p, int64_t stride_bytes) {
   for (int r = 0; r < 8; ++r) std::memcpy(&words[r], p + r * stride_bytes, 4);
   return {_mm256_load_si256(reinterpret_cast<const __m256i*>(words))};
 }
+// out[i], lane r: the 32-bit word at p + 4 * i + r * stride_bytes, for i < kLanes. Vector loads and
+// shuffles cost a quarter of as many gathers.
+inline void transpose_words(const uint8_t* p, int64_t stride_bytes, Words* out) {
+  __m256i quads[8];  // [4 g + c]: in half h, column 4 h + c of rows 4 g to 4 g + 3
+#pragma GCC unroll 2
+  for (int g = 0; g < 8; g += 4) {
+    __m256i row[4];
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r) {
+      row[r] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + (g + r) * stride_bytes));
+    }
+    const __m256i low01 = _mm256_unpacklo_epi32(row[0], row[1]);
+    const __m256i high01 = _mm256_unpackhi_epi32(row[0], row[1]);
+    const __m256i low23 = _mm256_unpacklo_epi32(row[2], row[3]);
+    const __m256i high23 = _mm256_unpackhi_epi32(row[2], row[3]);
+    quads[g] = _mm256_unpacklo_epi64(low01, low23);
+    quads[g + 1] = _mm256_unpackhi_epi64(low01, low23);
+    quads[g + 2] = _mm256_unpacklo_epi64(high01, high23);
+    quads[g + 3] = _mm256_unpackhi_epi64(high01, high23);
+  }
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    out[c].v = _mm256_permute2x128_si256(quads[c], quads[4 + c], 0x20);
+    out[4 + c].v = _mm256_permute2x128_si256(quads[c], quads[4 + c], 0x31);
+  }
+}
 inline Words shift_right(Words w, int bits) {
   return {_mm256_srl_epi32(w.v, _mm_cvtsi32_si128(bits))};
 }

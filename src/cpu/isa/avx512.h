@@ -84,6 +84,36 @@ inline Words gather_words(const uint8_t* p, int64_t stride_bytes) {
   const __m256i b = _mm512_i64gather_epi32(offset, p + 8 * stride_bytes, 1);
   return {_mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1)};
 }
+// out[i], lane r: the 32-bit word at p + 4 * i + r * stride_bytes, for i < kLanes. Vector loads and
+// shuffles cost a quarter of as many gathers.
+inline void transpose_words(const uint8_t* p, int64_t stride_bytes, Words* out) {
+  __m512i quads[16];  // [4 g + c]: in quarter h, column 4 h + c of rows 4 g to 4 g + 3
+#pragma GCC unroll 4
+  for (int g = 0; g < 16; g += 4) {
+    __m512i row[4];
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r) row[r] = _mm512_loadu_si512(p + (g + r) * stride_bytes);
+    const __m512i low01 = _mm512_unpacklo_epi32(row[0], row[1]);
+    const __m512i high01 = _mm512_unpackhi_epi32(row[0], row[1]);
+    const __m512i low23 = _mm512_unpacklo_epi32(row[2], row[3]);
+    const __m512i high23 = _mm512_unpackhi_epi32(row[2], row[3]);
+    quads[g] = _mm512_unpacklo_epi64(low01, low23);
+    quads[g + 1] = _mm512_unpackhi_epi64(low01, low23);
+    quads[g + 2] = _mm512_unpacklo_epi64(high01, high23);
+    quads[g + 3] = _mm512_unpackhi_epi64(high01, high23);
+  }
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    const __m512i even01 = _mm512_shuffle_i32x4(quads[c], quads[4 + c], 0x88);
+    const __m512i odd01 = _mm512_shuffle_i32x4(quads[c], quads[4 + c], 0xdd);
+    const __m512i even23 = _mm512_shuffle_i32x4(quads[8 + c], quads[12 + c], 0x88);
+    const __m512i odd23 = _mm512_shuffle_i32x4(quads[8 + c], quads[12 + c], 0xdd);
+    out[c].v = _mm512_shuffle_i32x4(even01, even23, 0x88);
+    out[4 + c].v = _mm512_shuffle_i32x4(odd01, odd23, 0x88);
+    out[8 + c].v = _mm512_shuffle_i32x4(even01, even23, 0xdd);
+    out[12 + c].v = _mm512_shuffle_i32x4(odd01, odd23, 0xdd);
+  }
+}
 inline Words shift_right(Words w, int bits) {
   return {_mm512_srl_epi32(w.v, _mm_cvtsi32_si128(bits))};
 }

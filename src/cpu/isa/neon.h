@@ -83,6 +83,10 @@ inline Words gather_words(const uint8_t* p, int64_t stride_bytes) {
   for (int r = 0; r < 4; ++r) std::memcpy(&words[r], p + r * stride_bytes, 4);
   return {vld1q_u32(words)};
 }
+// out[i], lane r: the 32-bit word at p + 4 * i + r * stride_bytes, for i < kLanes.
+inline void transpose_words(const uint8_t* p, int64_t stride_bytes, Words* out) {
+  for (int i = 0; i < kLanes; ++i) out[i] = gather_words(p + 4 * i, stride_bytes);
+}
 inline Words shift_right(Words w, int bits) { return {vshlq_u32(w.v, vdupq_n_s32(-bits))}; }
 inline Floats low_nibble(Words w) { return {vcvtq_f32_u32(vandq_u32(w.v, vdupq_n_u32(15)))}; }
 inline Floats low_byte(Words w) { return {vcvtq_f32_u32(vandq_u32(w.v, vdupq_n_u32(255)))}; }

@@ -84,6 +84,10 @@ inline Words gather_words(const uint8_t* p, int64_t stride_bytes) {
   for (int r = 0; r < 4; ++r) std::memcpy(&words[r], p + r * stride_bytes, 4);
   return {Word4{words[0], words[1], words[2], words[3]}};
 }
+// out[i], lane r: the 32-bit word at p + 4 * i + r * stride_bytes, for i < kLanes.
+inline void transpose_words(const uint8_t* p, int64_t stride_bytes, Words* out) {
+  for (int i = 0; i < kLanes; ++i) out[i] = gather_words(p + 4 * i, stride_bytes);
+}
 inline Words shift_right(Words w, int bits) { return {w.v >> static_cast<uint32_t>(bits)}; }
 inline Floats low_nibble(Words w) {
   return {__builtin_convertvector(reinterpret_cast<Int4&>(w.v) & 15, Float4)};

@@ -2,6 +2,7 @@
 // page's memory and nowhere else. Text of the model never becomes markup (see markdown.js).
 
 import {Answer, element, question} from "./answer.js";
+import {preview} from "./gate.js";
 import {ServerError, events} from "./stream.js";
 
 const $ = (id) => document.getElementById(id);
@@ -184,6 +185,18 @@ $("composer").addEventListener("submit", (event) => {
   $("text").value = "";
   grow();
   send(text);
+});
+
+$("check").addEventListener("click", async () => {
+  const text = $("text").value;
+  if (!text.trim()) return;
+  $("gate-result").replaceChildren("Looking…");
+  $("gate-dialog").showModal();
+  try {
+    $("gate-result").replaceChildren(...await preview(text, headers()));
+  } catch (error) {
+    $("gate-result").replaceChildren(`Not judged: ${error.message}`);
+  }
 });
 
 $("text").addEventListener("keydown", (event) => {

@@ -1,0 +1,1 @@
+"""How well the privacy gate finds and decides, beside Presidio; `python -m bench.gate`."""

@@ -1,0 +1,1 @@
+"""Tests of the privacy gate; see scripted.py for the detectors that most of them use."""

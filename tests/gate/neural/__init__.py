@@ -1,0 +1,1 @@
+"""Tests of the neural reader of the gate."""

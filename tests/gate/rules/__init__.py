@@ -1,0 +1,1 @@
+"""The recognisers: positives, negatives, adversarial forms, and their cost."""
