@@ -8,35 +8,10 @@ kernels named here are all that the module under test then has.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
-SEEDS = (1, 2, 3)
-
-
-@dataclass(frozen=True)
-class Check:
-    """A kernel file, the kernels of it that a check runs, and the check: run(device, rng)."""
-
-    source: str
-    kernels: tuple[str, ...]
-    run: Callable[..., None]
-
-
-CHECKS: dict[str, Check] = {}
-
-
-def check(source: str, *kernels: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Enter a function under its name; the tests that it calls are imported when it runs."""
-
-    def enter(run: Callable[..., None]) -> Callable[..., None]:
-        CHECKS[run.__name__] = Check(source, kernels, run)
-        return run
-
-    return enter
-
+from metal.mutations_registry import CHECKS, SEEDS, check
 
 # --- rows -------------------------------------------------------------------------------------
 
