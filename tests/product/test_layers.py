@@ -19,18 +19,29 @@ LAYERS = (
     ("answer", "pool", "conversation"),
     ("generation",),
     ("engine",),
-    ("integrations", "server"),
+    ("hybrid", "integrations"),
+    ("server",),
     ("batch",),
     ("cli",),
 )
 RANK = {name: rank for rank, row in enumerate(LAYERS) for name in row}
+PACKAGES = ("cli", "doctor", "gate", "hybrid", "integrations", "server", "toolcalls", "versus")
 MAX_LINES = 400
 
 
 def modules() -> dict[str, Path]:
     packages = [
         file
-        for name in ("cli", "doctor", "gate", "integrations", "server", "toolcalls", "versus")
+        for name in (
+            "cli",
+            "doctor",
+            "gate",
+            "hybrid",
+            "integrations",
+            "server",
+            "toolcalls",
+            "versus",
+        )
         for file in (SOURCE / name).glob("*.py")
     ]
     files = [*SOURCE.glob("*.py"), *packages]

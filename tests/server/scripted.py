@@ -79,6 +79,12 @@ class ScriptedEngine:
         self.calls.append(call)
         return self._run(call, options["cancel"], options["progress"])
 
+    def generate(self, prompt: Any, *, cancel: CancelToken, **options: Any) -> Completion:
+        """The whole of a stream, for a hybrid run's worker."""
+        *_, last = self.stream(prompt, cancel=cancel, progress=lambda *_: None, **options)
+        assert last.completion is not None, "the last chunk carries it"
+        return last.completion
+
     def _run(
         self, call: Call, cancel: CancelToken, progress: Callable[[int, int], None]
     ) -> Generator[Chunk, None, None]:

@@ -53,6 +53,7 @@ def check(case: schemathesis.Case) -> None:
         ("POST", "/tokenize"),
         ("POST", "/detokenize"),
         ("POST", "/v1/gate"),
+        ("POST", "/v1/hybrid/consent"),
         ("GET", "/v1/models/{name}"),
     ],
 )

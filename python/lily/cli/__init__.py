@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from lily.cli import batch, bench, chat, convert, doctor, gate, generate, info, serve
+from lily.cli import ask, batch, bench, chat, convert, doctor, gate, generate, info, serve
 from lily.errors import InvalidInput, LilyError
 
 app = typer.Typer(
@@ -28,6 +28,7 @@ app.command()(chat.chat)
 app.command()(serve.serve)
 app.command()(info.info)
 app.command()(bench.bench)
+app.command()(ask.ask)
 app.command()(batch.batch)
 app.command()(doctor.doctor)
 app.command()(convert.convert)

@@ -66,6 +66,9 @@ _LogText = Annotated[
 _GateSettings = Annotated[
     Path | None, _option("Access", "--gate-settings", help="TOML file of the privacy gate.")
 ]
+_HybridSettings = Annotated[
+    Path | None, _option("Access", "--hybrid-settings", help="TOML file of the model lily/hybrid.")
+]
 _CacheBytes = Annotated[
     int | None, _option("Model", "--cache-bytes", help="Most memory for prefixes of prompts.")
 ]
@@ -88,6 +91,7 @@ def serve(
     cors_origin: _CorsOrigin = None,
     log_text: _LogText = False,
     gate_settings: _GateSettings = None,
+    hybrid_settings: _HybridSettings = None,
     cache_bytes: _CacheBytes = None,
     device: options.Device = "auto",
     max_context: options.MaxContext = None,
@@ -112,10 +116,6 @@ def serve(
         "cors_origins": tuple(cors_origin or ()),
         "log_text": log_text,
     }
-    if gate_settings is not None:
-        from lily.gate import Settings as GateSettings
-
-        settings["gate"] = GateSettings.load(gate_settings)
     engine_options: dict[str, Any] = {
         "device": device,
         "max_context": max_context,
@@ -125,10 +125,31 @@ def serve(
         "cache_bytes": cache_bytes,
         "max_sessions": parallel,
     }
-    _run(model, settings, engine_options)
+    _run(model, settings, gate_settings, hybrid_settings, engine_options)
 
 
-def _run(model: str | None, given: dict[str, Any], engine_options: dict[str, Any]) -> None:
+def _policies(gate: Path | None, hybrid: Path | None) -> dict[str, Any]:
+    """Settings from the two files; a gate that the hybrid's file names is the server's, too."""
+    from lily.gate import Settings as GateSettings
+    from lily.hybrid import HybridSettings
+
+    settings: dict[str, Any] = {}
+    if hybrid is not None:
+        settings["hybrid"] = HybridSettings.load(hybrid)
+        if gate is None and settings["hybrid"].gate:
+            gate = Path(settings["hybrid"].gate)
+    if gate is not None:
+        settings["gate"] = GateSettings.load(gate)
+    return settings
+
+
+def _run(
+    model: str | None,
+    given: dict[str, Any],
+    gate: Path | None,
+    hybrid: Path | None,
+    engine_options: dict[str, Any],
+) -> None:
     try:
         from lily.server.run import serve as run_server
         from lily.server.settings import Settings
@@ -142,7 +163,7 @@ def _run(model: str | None, given: dict[str, Any], engine_options: dict[str, Any
 
         return Engine.load(model, **engine_options)
 
-    settings = Settings(**given)
+    settings = Settings(**given, **_policies(gate, hybrid))
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     run_server(load, settings)

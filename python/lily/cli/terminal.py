@@ -17,6 +17,11 @@ _HARMLESS = {
 _DIM, _PLAIN = "\x1b[2m", "\x1b[0m"
 
 
+def harmless(text: str) -> str:
+    """A text as a terminal may get it."""
+    return text.translate(_HARMLESS)
+
+
 class AnswerPrinter:
     """Prints the chunks of one answer as they come.
 
@@ -32,7 +37,7 @@ class AnswerPrinter:
     def show(self, chunk: Chunk) -> None:
         """Print what is new in ``chunk``."""
         if chunk.reasoning and self._remarks.isatty():
-            text = chunk.reasoning.translate(_HARMLESS)
+            text = harmless(chunk.reasoning)
             self._write(self._remarks, f"{_DIM}{text}{_PLAIN}")
             self._line_open = not text.endswith("\n")
             self._thought = True
@@ -40,7 +45,7 @@ class AnswerPrinter:
             if self._thought:
                 self._write(self._remarks, "\n\n" if self._line_open else "\n")
                 self._thought = False
-            shown = chunk.text.translate(_HARMLESS) if self._out.isatty() else chunk.text
+            shown = harmless(chunk.text) if self._out.isatty() else chunk.text
             self._write(self._out, shown)
             self._line_open = not shown.endswith("\n")
 

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from lily.server.api import Api, Context, Endpoint
 from lily.server.core import ChatJob
 from lily.server.errors import BadRequest, NotFound, NotSupported
+from lily.server.hybrid import MODEL as HYBRID
 from lily.server.metrics import CONTENT_TYPE
 from lily.server.openai_requests import Message, Tool
 from lily.server.wire import json_response, parse, read_json, unknown_fields, warning_headers
@@ -60,28 +61,34 @@ class DetokenizeRequest(BaseModel):
 
 
 async def models(context: Context, request: Request) -> Response:
-    """The one model."""
-    return json_response({"object": "list", "data": [_model(context)]})
+    """The one model, and lily/hybrid where it has a planner."""
+    return json_response({"object": "list", "data": _models(context)})
 
 
 async def model(context: Context, request: Request) -> Response:
     """The model by its name."""
-    found = _model(context)
-    if request.path_params["name"] != found["id"]:
-        raise NotFound(f"there is no such model, only {found['id']}", param="model")
-    return json_response(found)
+    found = _models(context)
+    for each in found:
+        if request.path_params["name"] == each["id"]:
+            return json_response(each)
+    names = " and ".join(each["id"] for each in found)
+    raise NotFound(f"there is no such model, only {names}", param="model")
 
 
-def _model(context: Context) -> dict[str, Any]:
+def _models(context: Context) -> list[dict[str, Any]]:
     card = context.card
-    return {
-        "id": card.name,
-        "object": "model",
-        "created": card.created,
-        "owned_by": "lily",
-        "context_length": card.max_context,
-        "max_model_len": card.max_context,
-    }
+    hybrid = [HYBRID] if context.settings.hybrid.planner.is_set else []
+    return [
+        {
+            "id": name,
+            "object": "model",
+            "created": card.created,
+            "owned_by": "lily",
+            "context_length": card.max_context,
+            "max_model_len": card.max_context,
+        }
+        for name in (card.name, *hybrid)
+    ]
 
 
 async def health(context: Context, request: Request) -> Response:
@@ -137,12 +144,12 @@ async def embeddings(context: Context, request: Request) -> Response:
 
 API = Api(
     [
-        Endpoint(method="GET", path="/v1/models", handler=models, summary="List the model."),
+        Endpoint(method="GET", path="/v1/models", handler=models, summary="List the models."),
         Endpoint(
             method="GET",
             path="/v1/models/{name:path}",
             handler=model,
-            summary="Show the model.",
+            summary="Show a model.",
             errors=(404,),
         ),
         Endpoint(

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lily.gate.detectors import Detectors
+from lily.server.consents import Consents
 from lily.server.core import Core
 from lily.server.errors import Problem, openai_body
 from lily.server.host import Card
@@ -30,6 +31,7 @@ class Context:
     settings: Settings
     metrics: Metrics
     gate_detectors: Detectors
+    consents: Consents
 
     @property
     def card(self) -> Card:

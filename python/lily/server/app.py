@@ -25,6 +25,7 @@ from lily.server import (
     admin,
     anthropic_messages,
     gate,
+    hybrid,
     openai_chat,
     openai_completions,
     openapi,
@@ -32,6 +33,7 @@ from lily.server import (
     responses,
 )
 from lily.server.api import Api, Context
+from lily.server.consents import Consents
 from lily.server.core import Core
 from lily.server.guard import Guard
 from lily.server.host import ModelHost
@@ -45,6 +47,7 @@ APIS: tuple[Api, ...] = (
     responses.API,
     anthropic_messages.API,
     gate.API,
+    hybrid.API,
     admin.API,
 )
 _log = logging.getLogger("lily.server")
@@ -66,7 +69,7 @@ def create_app(
     host = ModelHost(load, idle_unload_s=settings.idle_unload_s, clock=clock)
     core = Core(host, settings, on_end=Report(metrics, settings.log_text))
     metrics.watch(core)
-    context = Context(core, settings, metrics, BuiltIn(settings.gate.country))
+    context = Context(core, settings, metrics, BuiltIn(settings.gate.country), Consents())
     apis = (*APIS, page.API, openapi.api(APIS))
 
     @contextlib.asynccontextmanager

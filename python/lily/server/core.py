@@ -161,9 +161,18 @@ class Core:
 
     async def ask(self, question: Callable[[Engine], _T]) -> _T:
         """Run something short on the engine, in a thread; it counts as a job while it runs."""
+        async with self.borrow() as engine:
+            return await self._prepare(question, engine)
+
+    @contextlib.asynccontextmanager
+    async def borrow(self) -> AsyncGenerator[Engine, None]:
+        """The engine for work that runs in a thread of its own; it counts as a job meanwhile.
+
+        Raises Busy, ShuttingDown, ModelLoading.
+        """
         with self._place():
             async with self.host.lend() as engine:
-                return await self._prepare(question, engine)
+                yield engine
 
     async def drain(self, grace_s: float) -> None:
         """Refuse new jobs, let the others go on for a while, then fail them."""

@@ -128,6 +128,24 @@ class TimedOut(ServerError):
     status, kind, code = 504, "server_error", "timeout"
 
 
+class RefusedByGate(ServerError):
+    """The gate sends the task nowhere."""
+
+    status, kind, code = 403, "invalid_request_error", "refused_by_gate"
+
+
+class PlannerFailed(ServerError):
+    """The planner failed, and the settings let nobody else answer."""
+
+    status, kind, code = 502, "server_error", "planner_failed"
+
+
+class WorkerFailed(ServerError):
+    """The model of this server could not do the work."""
+
+    status, kind, code = 500, "server_error", "worker_failed"
+
+
 @dataclass(frozen=True)
 class Problem:
     """An error as clients are told of it."""

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from lily.completion import Chunk, Completion, TokenLogprob
+from lily.server import hybrid
 from lily.server.answer import Answer
 from lily.server.api import Api, Context, Endpoint
 from lily.server.errors import noted, openai_body
@@ -38,6 +39,8 @@ from lily.server.wire import (
 async def complete(context: Context, request: Request) -> Response:
     """Answer a chat, whole or streamed."""
     asked = parse(ChatRequest, await read_json(request, context.settings))
+    if asked.model == hybrid.MODEL:
+        return await hybrid.complete(context, request, asked)
     check_choices(asked.n or 1, context.settings)
     check_bias(asked, context.card)
     headers = warning_headers(warnings(asked, context.card))

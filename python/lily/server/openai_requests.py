@@ -186,6 +186,7 @@ class ChatRequest(Sampled):
     reasoning_effort: Effort | None = Field(None, description='"none": no thinking.')
     enable_thinking: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    sensitive: bool | None = Field(None, description="Of lily/hybrid: nothing leaves, or 4xx/5xx.")
 
     @model_validator(mode="after")
     def _consistent(self) -> ChatRequest:

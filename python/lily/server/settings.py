@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from lily.errors import InvalidInput
 from lily.gate.settings import Settings as GateSettings
+from lily.hybrid.settings import HybridSettings
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -37,6 +38,7 @@ class Settings:
         grace_s: how long running answers may go on after SIGTERM.
         log_text: whether prompts and answers may appear in the log.
         gate: settings of the privacy gate at /v1/gate.
+        hybrid: settings of the model lily/hybrid; without a planner in them all work stays here.
     """
 
     host: str = "127.0.0.1"
@@ -56,6 +58,7 @@ class Settings:
     grace_s: float = 20.0
     log_text: bool = False
     gate: GateSettings = field(default_factory=GateSettings)
+    hybrid: HybridSettings = field(default_factory=HybridSettings)
 
     def __post_init__(self) -> None:
         for name, low in (("port", 0), ("queue", 0), ("parallel", 1), ("max_choices", 1)):

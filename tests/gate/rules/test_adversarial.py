@@ -178,6 +178,15 @@ def test_headers_are_context(table):
     ]
 
 
+def test_headers_with_values_are_found_once():
+    """A line of sentences that looks like a header: what is in it has one place."""
+    text = "Student id S20194477, employee id E-5519023\nCousins: Anna Berg, Thaddeus Okonjo\n"
+    assert [each for each in found(text) if each[1] == "other_id"] == [
+        ("S20194477", "other_id"),
+        ("E-5519023", "other_id"),
+    ]
+
+
 def test_a_header_that_is_a_value_itself():
     """It is found where it stands, and not again in front of each cell."""
     text = "call 212-555-0147\tnote\nnothing\there\nnor\tthere\n"

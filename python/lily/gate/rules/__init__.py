@@ -45,7 +45,8 @@ def _read(reading: Reading, country: str | None) -> Iterator[Finding]:
     for recognizer in RECOGNIZERS:
         for finding in recognizer(scan):
             start, end = reading.span(finding.start, finding.end)
-            if start < end:  # else all of it was put there by the view, as headers are
+            # A view of a table repeats its headers; a value in one is found where it stands.
+            if any(map(str.isalnum, reading.original[start:end])):
                 yield replace(finding, start=start, end=end)
 
 
