@@ -18,16 +18,13 @@ from kernels.test_linear import assert_product, expected, judge, rows_of, run, r
 from kernels.test_moe_prefill import assert_products
 from kernels.weights import make_weight
 
+pytestmark = pytest.mark.usefixtures("nvidia_tiles")
+
 
 @pytest.fixture(params=[spec for spec in DEVICES if spec[0] != "cpu"], ids=lambda spec: spec[0])
 def device(request: pytest.FixtureRequest) -> native.Device:
     """GPU devices: tiles are nothing to a CPU."""
     return open_device(*request.param)
-
-
-@pytest.fixture(autouse=True)
-def _nvidia_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Arena, "tiles", "nvidia")
 
 
 # Rows short of a tile, in their last 16 and a tile and a bit; one tile of columns and a rest.

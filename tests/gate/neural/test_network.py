@@ -56,8 +56,10 @@ def test_against_numpy(model, folder, threads):
 @pytest.mark.parametrize(
     "device", gpus() or [pytest.param("", marks=pytest.mark.skip(reason="no GPU device here"))]
 )
-def test_on_a_gpu(model, folder, device):
+def test_on_a_gpu(model, folder, device, monkeypatch, tmp_path):
     """The same operations there. Activations are bf16: each product's rows are rounded once."""
+    monkeypatch.setenv("LILY_SIMULATED_METAL", "seed=1")  # read where there is no other Metal
+    monkeypatch.setenv("HOME", str(tmp_path))  # of a device's caches
     inputs = model.windows(np.random.default_rng(2), LENGTHS)
     encoder = Encoder(str(folder), device=device)
     # 5 rounded inputs a layer; each moves a logit of 3 by a rounding at most, at random.
