@@ -52,7 +52,7 @@ NORM = [
         "norm-too-much-memory",
         "norm.metal",
         "LILY_THREADGROUP(float, partial, kNormSimdgroups)",
-        "LILY_THREADGROUP(float, partial, 8193)",
+        "LILY_THREADGROUP(float, partial, 12289)",
         "norm",
         ("memory",),
     ),
