@@ -56,10 +56,16 @@ def test_fault_is_noticed(outcomes, fault):
     assert outcome.notice in fault.notice, f"{outcome.notice}: {outcome.message}"
 
 
+# A check compiles one kernel file, and these two need another beside them: they are tested in
+# tests/kernels/test_prefill_lanes.py, and the second's product has faults by linear_gemm_lanes.metal.
+WITHOUT_FAULTS = {"delta_lanes.metal", "moe_grouped_lanes.metal"}
+
+
 def test_faults_cover_metal():
     """Many faults, in every kernel file and every check, and of every kind."""
     assert len({fault.name for fault in FAULTS}) == len(FAULTS) >= 80
     assert {fault.check for fault in FAULTS} == CHECKS.keys() | {"lint"}
-    assert {check.source for check in CHECKS.values()} == {it.name for it in lint.kernel_files()}
+    files = {it.name for it in lint.kernel_files()}
+    assert {check.source for check in CHECKS.values()} == files - WITHOUT_FAULTS
     noticed = {notice for fault in FAULTS for notice in fault.notice}
     assert noticed == {"race", "divergence", "bounds", "launch", "memory", "numbers", "lint"}

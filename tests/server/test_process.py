@@ -121,7 +121,7 @@ for name in ("starlette", "uvicorn", "pydantic", "prometheus_client", "anyio"):
 import lily, lily.cli, lily.engine
 from lily.cli import serve
 try:
-    serve._run(None, {}, {})
+    serve._run(None, {}, None, None, {})
 except lily.InvalidInput as error:
     print(error)
 """
