@@ -56,8 +56,8 @@ def test_fault_is_noticed(outcomes, fault):
     assert outcome.notice in fault.notice, f"{outcome.notice}: {outcome.message}"
 
 
-# A check compiles one kernel file, and these two need another beside them: they are tested in
-# tests/kernels/test_prefill_lanes.py, and the second's product has faults by linear_gemm_lanes.metal.
+# A check compiles one kernel file, and these two need another beside them. They are tested in
+# tests/kernels/test_prefill_lanes.py; the second's product has faults by linear_gemm_lanes.metal.
 WITHOUT_FAULTS = {"delta_lanes.metal", "moe_grouped_lanes.metal"}
 
 
