@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import re
 import statistics
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from lily._native import kernels as native
 from lily.errors import DeviceError
 
+from bench import machine
 from bench.harness import Report, interleave
 from bench.kernel_cases import Case, decode_cases
 from bench.kernel_memory import Memory, row_bytes
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> None:
     }
     report = Report("gpu", settings)
     report.extra["device"] = device.description
-    report.extra["driver"] = _driver_version()
+    report.extra["driver"] = machine.ask_gpu("name,driver_version")
     lab.measure_limits()
     bench = _Bench(report, device, lab, rounds, 1 << 20 if arguments.small else ROTATION_BYTES)
     shape = TINY if arguments.small else REAL
@@ -81,15 +81,6 @@ def run(arguments: argparse.Namespace) -> None:
     report.extra["limits"] = limits
     bench.write_figures(limits)
     report.write(arguments.name)
-
-
-def _driver_version() -> str | None:
-    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.splitlines()[0].strip()
 
 
 def _cases(

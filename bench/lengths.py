@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import time
 from typing import Any
 
+from bench import machine
 from bench.harness import Report, Summary
 from bench.resident import MLX_LONGEST_PREFILL, Resident
 
@@ -55,11 +55,11 @@ def run(arguments: argparse.Namespace) -> None:
     report = Report("lengths", settings)
     context = max(lengths) + arguments.steps + 1
     begin = time.perf_counter()
-    before = _used_bytes()
+    before = machine.gpu_used_bytes()
     engines = [_lily(arguments, context)]
     try:
         engines[0].run(lengths[0], arguments.steps, 0, 600)
-        after = _used_bytes()
+        after = machine.gpu_used_bytes()
         report.extra["memory"] = {
             "plan": engines[0].about["plan"],
             "used_bytes": None if before is None or after is None else after - before,
@@ -137,16 +137,6 @@ def _measure(
                 derived["lily_ratio"] = round(own.median / summary.median, 3)
             labels = {"phase": phase, "tokens": length, "engine": name}
             report.add(labels, "tok/s", summary, **derived)
-
-
-def _used_bytes() -> int | None:
-    """Memory of the GPU that is in use, by anybody; None where no tool tells."""
-    command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return int(done.stdout.split()[0]) << 20
 
 
 def table(figures: list[dict[str, Any]]) -> str:

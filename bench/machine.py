@@ -131,6 +131,22 @@ def commit() -> str:
     return described or "not committed"
 
 
+def ask_gpu(fields: str) -> str | None:
+    """What nvidia-smi says of the first GPU, in its own names of fields; None where it is not."""
+    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.splitlines()[0].strip()
+
+
+def gpu_used_bytes() -> int | None:
+    """Memory of the first GPU that is in use, by anybody; None where no tool tells."""
+    used_mib = ask_gpu("memory.used")
+    return None if used_mib is None else int(used_mib) << 20
+
+
 def _cpu_info() -> list[str]:
     return _lines(Path("/proc/cpuinfo"))
 

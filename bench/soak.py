@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import subprocess
 import threading
 import time
 from collections import Counter
@@ -114,12 +113,9 @@ class _Soak:
         found = {
             key: value for key, value in machine.resident_bytes().items() if key == "own_bytes"
         }
-        command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
-            found["device_bytes"] = int(done.stdout.split()[0]) << 20
-        except (OSError, subprocess.SubprocessError):
-            pass
+        used = machine.gpu_used_bytes()
+        if used is not None:
+            found["device_bytes"] = used
         return found
 
     def _session(self) -> Any:

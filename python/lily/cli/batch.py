@@ -6,12 +6,15 @@ This file owns the command's options and its progress bar; the work is in ``lily
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from lily.cli import options
 from lily.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from lily.engine import Engine
 
 
 def batch(
@@ -29,8 +32,6 @@ def batch(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-    from lily.engine import Engine
-
     try:
         import starlette  # noqa: F401  (the server's application, which requests run through)
 
@@ -41,7 +42,7 @@ def batch(
         ) from error
 
     def load() -> Engine:
-        return Engine.load(
+        return options.load_engine(
             model,
             device=device,
             max_context=max_context,

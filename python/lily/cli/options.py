@@ -64,6 +64,7 @@ def load_engine(
     revision: str | None,
     offline: bool,
     threads: int | None,
+    max_sessions: int = 4,
 ) -> Engine:
     """Load the engine that these options describe."""
     from lily.engine import Engine
@@ -75,6 +76,7 @@ def load_engine(
         revision=revision,
         offline=offline,
         threads=threads,
+        max_sessions=max_sessions,
     )
 
 

@@ -14,7 +14,7 @@ from lily.errors import InvalidInput
 from lily.gate.findings import Category, Finding, Outcome, Source, Subject, TopicFinding
 from lily.gate.settings import Settings, Trust
 
-SECRETS = frozenset({Category.SECRET, Category.PRIVATE_KEY, Category.SEED_PHRASE})
+SECRETS = frozenset(one for one in Category if one.is_secret)
 IDENTIFIERS = frozenset(
     {
         Category.PAYMENT_CARD,
