@@ -74,9 +74,9 @@ template <class R, class S>
 }
 
 // --- The chosen experts' gate and up rows; group.y is the slot. Every threadgroup chooses for
-// itself: that costs less than a launch.
+// itself, as far as its slot: that costs less than a launch. The last slot's know all weights.
 
-// act f32 [S, I], ids u32 [S], weights f32 [S + 1]
+// act f32 [S, I], ids u32 [S], weights f32 [S + 1]; `down` is for kernels that ask for it early
 template <class S>
 [[kernel]] void moe_gate_up(
     device const float* x [[buffer(0)]], device const float* gain [[buffer(1)]],
@@ -85,18 +85,22 @@ template <class S>
     device const uchar* up [[buffer(6)]], device const bfloat* up_scales [[buffer(7)]],
     device const bfloat* up_biases [[buffer(8)]], device float* act [[buffer(9)]],
     device uint* ids [[buffer(10)]], device float* weights [[buffer(11)]],
-    constant MoeParams& p [[buffer(12)]], LILY_PLACE) {
+    device const uchar* down [[buffer(12)]], device const bfloat* down_scales [[buffer(13)]],
+    device const bfloat* down_biases [[buffer(14)]], constant MoeParams& p [[buffer(15)]],
+    LILY_PLACE) {
   LILY_THREADGROUP(float, slab, kSlabColumns);
   LILY_THREADGROUP(float, partial, kGemvSimdgroups * (2 * kPairs + 1));
   // Under way while the experts are chosen.
   const float squares = stage<S>(x, gain, min(p.hidden, uint(kSlabColumns)), slab, thread_index);
-  const Chosen chosen = choose_experts(logits, p.experts, p.slots, lane);
   const uint slot = group.y;
-  if (group.x == 0 && slot == 0 && simdgroup == 0)
-    store_chosen(chosen, p.slots, ids, weights, lane);
+  const Ranked ranked = rank_experts(logits, p.experts, slot + 1, lane);
+  if (group.x == 0 && slot + 1 == p.slots && simdgroup == 0) {
+    store_chosen(weigh_experts(ranked, logits, p.experts, p.slots, lane), p.slots, ids, weights,
+                 lane);
+  }
   const Stored gates{gate, gate_scales, gate_biases, p.hidden, p.group_size};
   const Stored ups{up, up_scales, up_biases, p.hidden, p.group_size};
-  const ulong base = ulong(simd_broadcast(chosen.id, ushort(slot))) * p.expert_stride_rows;
+  const ulong base = ulong(simd_broadcast(ranked.id, ushort(slot))) * p.expert_stride_rows;
   const uint first = (group.x * kGemvSimdgroups + simdgroup) * kPairs;
   Row rows[2 * kPairs];
   LILY_UNROLL

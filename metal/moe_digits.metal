@@ -3,6 +3,7 @@
 #include "activation.h"
 #include "choose.h"
 #include "digits.h"
+#include "lane_memory.h"
 
 namespace lily {
 
@@ -100,9 +101,21 @@ inline void store_pairs(float total, device float* act, uint first, uint end, ui
 LILY_EARLY_KERNEL(moe_router_q8_q4_i256, 256, 2, moe_router_digits)
 
 // group.y is the slot. One simdgroup more than there are slices of columns: it chooses the experts
-// while the others make digits. Shapes as in moe.metal.
+// while the others make digits, as far as the group's slot, so that the first slots' codes are under
+// way while the last slots are chosen. Shapes as in moe.metal.
 enum : uint { kGateUpThreads = kDigitThreads + kLanes };
 typedef DigitGemv<Codes4, 2, 2, kGateUpThreads / kLanes> GateUpGemv;
+
+// The expert's rows of the next kernel, a share for each of `groups`. Asked for when the group's own
+// rows are there, and memory would rest until the next kernel knows who was chosen.
+inline void warm_down(Stored down, uint expert, uint rows, uint group, uint groups) {
+  const uint share = (rows + groups - 1) / groups, first = min(group * share, rows);
+  const uint count = min(share, rows - first), factors = down.cols / kDigitGroup * 2;
+  const Row row = code_row<Codes4>(down, ulong(expert) * rows + first);
+  warm_cache(row.weight, count * (down.cols / 2));
+  warm_cache(row.scales, count * factors);
+  warm_cache(row.biases, count * factors);
+}
 
 [[kernel]] void moe_gate_up_digits(
     device const float* x [[buffer(0)]], device const float* gain [[buffer(1)]],
@@ -111,7 +124,9 @@ typedef DigitGemv<Codes4, 2, 2, kGateUpThreads / kLanes> GateUpGemv;
     device const uchar* up [[buffer(6)]], device const bfloat* up_scales [[buffer(7)]],
     device const bfloat* up_biases [[buffer(8)]], device float* act [[buffer(9)]],
     device uint* ids [[buffer(10)]], device float* weights [[buffer(11)]],
-    constant MoeParams& p [[buffer(12)]], LILY_PLACE) {
+    device const uchar* down [[buffer(12)]], device const bfloat* down_scales [[buffer(13)]],
+    device const bfloat* down_biases [[buffer(14)]], constant MoeParams& p [[buffer(15)]],
+    LILY_PLACE) {
   LILY_THREADGROUP(uint, expert, 1);
   LILY_THREADGROUP(Sixteen, memory, GateUpGemv::kMemory);
   LILY_THREADGROUP(float, partial, GateUpGemv::kPartial);
@@ -122,9 +137,12 @@ typedef DigitGemv<Codes4, 2, 2, kGateUpThreads / kLanes> GateUpGemv;
   LILY_WAIT_FOR_STEP();
   const uint slot = group.y;
   if (simdgroup == kDigitSimdgroups) {
-    const Chosen chosen = choose_experts(logits, p.experts, p.slots, lane);
-    if (group.x == 0 && slot == 0) store_chosen(chosen, p.slots, ids, weights, lane);
-    if (lane == slot) expert[0] = chosen.id;
+    const Ranked ranked = rank_experts(logits, p.experts, slot + 1, lane);
+    if (lane == slot) expert[0] = ranked.id;
+    if (group.x == 0 && slot + 1 == p.slots) {
+      store_chosen(weigh_experts(ranked, logits, p.experts, p.slots, lane), p.slots, ids, weights,
+                   lane);
+    }
   }
   gemv.stage(source);
   threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -136,6 +154,10 @@ typedef DigitGemv<Codes4, 2, 2, kGateUpThreads / kLanes> GateUpGemv;
                            first,
                            p.width - 1});
   const float total = gemv.multiply(thread_index);
+  if (thread_index == kGateUpThreads - 1) {
+    warm_down({down, down_scales, down_biases, p.width, p.group_size}, expert[0], p.hidden,
+              group.x, (p.width + kTileCodes - 1) / kTileCodes);
+  }
   store_pairs(total * gemv.rms_factor(p.hidden, p.eps), act + ulong(slot) * p.width, first, p.width,
               thread_index);
 }
@@ -144,6 +166,27 @@ LILY_EARLY_KERNEL(moe_gate_up_q4_i256, 288, 2, moe_gate_up_digits)
 // A simdgroup takes a slot, the last of them the shared expert, for 16 rows of the residual stream.
 enum : uint { kDownThreads = 288, kDownSimdgroups = kDownThreads / kLanes, kDownSteps = 4 };
 enum : uint { kDownSlice = kDownSteps * kStepColumns };
+
+// A slice of activations, loaded as a whole: ahead of codes, which wait for their expert's id.
+struct SliceOfX {
+  enum : uint { kLoads = kDownSlice / (8 * kLanes) };
+  device const float* x;  // of the lane
+  float4 fours[2 * kLoads];
+
+  void begin(device const float* slice, uint lane) thread {
+    x = slice + lane * 8;
+    LILY_UNROLL
+    for (uint n = 0; n < 2 * kLoads; ++n) {
+      fours[n] = load_four_of(x + n / 2 * (8 * kLanes) + n % 2 * 4);
+    }
+  }
+  void load_ahead(uint) thread {}
+  float load(uint k, thread float (&to)[8]) thread {
+    LILY_UNROLL
+    for (uint i = 0; i < 8; ++i) to[i] = fours[k / (8 * kLanes) * 2 + i / 4][i % 4];
+    return 0.0f;
+  }
+};
 
 // Shapes as in moe.metal. Both widths are multiples of a simdgroup's slice.
 [[kernel]] void moe_down_digits(
@@ -159,6 +202,7 @@ enum : uint { kDownSlice = kDownSteps * kStepColumns };
   const Digits digits = digits_in(memory, kDownSteps, kDownSimdgroups, simdgroup);
   const uint first = group.x * kTileCodes, last = p.hidden - 1;
   const bool writes = thread_index < kTileCodes && first + thread_index < p.hidden;
+  LILY_WAIT_FOR_STEP();
   const float before = writes ? residual[first + thread_index] : 0.0f;
   float sums[2] = {0.0f, 0.0f};
   for (uint slot = simdgroup; slot <= p.slots; slot += kDownSimdgroups) {
@@ -166,15 +210,17 @@ enum : uint { kDownSlice = kDownSteps * kStepColumns };
     const Stored matrix{routed ? down : shared, routed ? down_scales : shared_scales,
                         routed ? down_biases : shared_biases, routed ? p.width : p.shared_width,
                         p.group_size};
-    const MatrixRows<Codes4> rows{matrix, routed ? ulong(ids[slot]) * p.hidden : 0, first, last};
-    RowOfX<float, false> source{routed ? act + ulong(slot) * p.width : shared_act, nullptr, {}};
+    device const float* x = routed ? act + ulong(slot) * p.width : shared_act;
+    const uint id = routed ? ids[slot] : 0;
     const float weight = weights[slot];
     float part[2] = {0.0f, 0.0f};
     for (uint column = 0; column < matrix.cols; column += kDownSlice) {
+      SliceOfX source;
+      source.begin(x + column, lane);
       Codes<Codes4, 1, kDownSteps> codes;
-      codes.load(rows, column, lane);
+      codes.load(MatrixRows<Codes4>{matrix, ulong(id) * p.hidden, first, last}, column, lane);
       simdgroup_barrier(mem_flags::mem_threadgroup);
-      stage_slice<Codes4, kDownSteps>(source, column, digits, lane);
+      stage_slice<Codes4, kDownSteps>(source, 0, digits, lane);
       simdgroup_barrier(mem_flags::mem_threadgroup);
       multiply_digits<Codes4, 1, kDownSteps>(codes, digits, lane, part);
     }
@@ -189,6 +235,6 @@ enum : uint { kDownSlice = kDownSteps * kStepColumns };
   for (uint s = 0; s < kDownSimdgroups; ++s) total += partial[s * kTileCodes + thread_index];
   residual[first + thread_index] = before + total;
 }
-LILY_KERNEL(moe_down_q4_q4_i512, 288, moe_down_digits)
+LILY_EARLY_KERNEL(moe_down_q4_q4_i512, 288, 1, moe_down_digits)
 
 }  // namespace lily

@@ -104,7 +104,16 @@ void moe_gate_up(Step& step, const Tensor& act, const Tensor& ids, const Tensor&
   params.eps = eps;
   step.add(
       kernel_name("moe_gate_up", moe.gate.storage),
-      Bindings().in(x).in(gain).in(logits).in(moe.gate).in(moe.up).out(act).out(ids).out(weights),
+      Bindings()
+          .in(x)
+          .in(gain)
+          .in(logits)
+          .in(moe.gate)
+          .in(moe.up)
+          .out(act)
+          .out(ids)
+          .out(weights)
+          .in(moe.down),
       params, moe_gate_up_grid(step.tiles(), moe));
 }
 

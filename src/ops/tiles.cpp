@@ -50,6 +50,7 @@ BlockTile lane_tile(uint64_t rows) {
 // There multiply-adds and the decoding of codes cost more than memory; a Mac has less memory
 // bandwidth for its arithmetic, and no such units. `slices` of columns at most, one a simdgroup.
 constexpr uint64_t kDigitGroup = 64, kDigitRows = 16;
+constexpr uint32_t kTwoEach = 264;  // groups, two for each multiprocessor of an H200
 bool takes_digits(Tiles tiles, const Matrix& matrix, Storage storage, uint64_t slice_columns,
                   uint64_t slices) {
   return tiles == Tiles::nvidia && matrix.storage == storage && matrix.group_size == kDigitGroup &&
@@ -75,7 +76,10 @@ Grid gemv_grid(Tiles tiles, const Matrix& first, const LinearParams& params) {
     return grid(groups, 1, 256, variant);
   };
   if (takes_digits(tiles, first, Storage::q4, 256, kSimdgroups)) {
-    return digits(2 * kDigitRows, "_i32x256");
+    // 12,352 rows in groups of 48 are one wave of two groups on each of the 132 multiprocessors of
+    // an H200, with as much under way as these can hold.
+    const bool many = rows > kTwoEach * 2 * kDigitRows;
+    return many ? digits(3 * kDigitRows, "_i48x256") : digits(2 * kDigitRows, "_i32x256");
   }
   if (takes_digits(tiles, first, Storage::q4, 512, kSimdgroups)) {
     return digits(kDigitRows, "_i16x512");
@@ -156,7 +160,8 @@ Grid moe_router_grid(Tiles tiles, const MoeWeights& moe) {
   return grid(groups_of(rows, 32) + groups_of(shared_width, 16), 1, 256);
 }
 Grid moe_gate_up_grid(Tiles tiles, const MoeWeights& moe) {
-  const bool digits = takes_digits(tiles, moe.gate, Storage::q4, 256, kSimdgroups);
+  const bool digits = takes_digits(tiles, moe.gate, Storage::q4, 256, kSimdgroups) &&
+                      takes_digits(tiles, moe.down, Storage::q4, 512, UINT32_MAX);
   const uint32_t groups = groups_of(moe.gate.rows, 16);
   if (digits) return grid(groups, moe.slots, 288, "_i256");  // a simdgroup more, which chooses
   return grid(groups, moe.slots, 256);
