@@ -54,6 +54,8 @@ def ptx_flags(arch: str) -> list[str]:
         *features,
         # Nothing may stay a call: arrays that a function takes by reference would be in memory.
         *("-O3", "-mllvm", "-inline-threshold=1000000"),
+        # Divisions within two units in the last place: exact ones take branches.
+        *("-mllvm", "-nvptx-prec-divf32=1"),
     ]
 
 
