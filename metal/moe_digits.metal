@@ -10,13 +10,22 @@ namespace lily {
 enum : uint { kDigitThreads = 256, kDigitSimdgroups = kDigitThreads / kLanes };
 typedef Q4<4> Codes4;
 
+// A stack from the rows of an expert on, of which there are `stride_rows`: all but one product of an
+// address is known before the expert is.
+template <class S>
+inline Stored of_expert(Stored stack, uint expert, uint stride_rows) {
+  const ulong codes = ulong(expert) * (stride_rows * (stack.cols * S::kBits / 8));
+  const ulong groups = ulong(expert) * (stride_rows * (stack.cols / kDigitGroup));
+  return {stack.weight + codes, stack.scales + groups, stack.biases + groups, stack.cols,
+          stack.group_size};
+}
+
 // Rows of one matrix from `first` on; past the end, the last.
 template <class S>
 struct MatrixRows {
   Stored matrix;
-  ulong base;  // of the expert, in rows
   uint first, last;
-  Row row(uint n) const thread { return code_row<S>(matrix, base + min(first + n, last)); }
+  Row row(uint n) const thread { return code_row<S>(matrix, min(first + n, last)); }
 };
 // The router's rows, and after them the shared expert's own.
 struct RouterRows {
@@ -29,11 +38,9 @@ struct RouterRows {
 // A tile of gates, then one of the ups of the same outputs.
 struct PairRows {
   Stored gates, ups;
-  ulong base;
   uint first, last;
   Row row(uint n) const thread {
-    const ulong row = base + min(first + n % kTileCodes, last);
-    return code_row<Codes4>(n < kTileCodes ? gates : ups, row);
+    return code_row<Codes4>(n < kTileCodes ? gates : ups, min(first + n % kTileCodes, last));
   }
 };
 
@@ -86,7 +93,6 @@ inline void store_pairs(float total, device float* act, uint first, uint end, ui
   const uint first = (group.x - router_groups) * kTileCodes;
   const PairRows rows{{gate, gate_scales, gate_biases, p.hidden, p.shared_group_size},
                       {up, up_scales, up_biases, p.hidden, p.shared_group_size},
-                      0,
                       first,
                       p.shared_width - 1};
   PairsGemv gemv;
@@ -106,13 +112,13 @@ LILY_EARLY_KERNEL(moe_router_q8_q4_i256, 256, 2, moe_router_digits)
 enum : uint { kGateUpThreads = kDigitThreads + kLanes };
 typedef DigitGemv<Codes4, 2, 2, kGateUpThreads / kLanes> GateUpGemv;
 
-// The expert's rows of the next kernel, a share for each of `groups`. Asked for when the group's own
+// Rows that the next kernel reads, a share for each of `groups`. Asked for when the group's own
 // rows are there, and memory would rest until the next kernel knows who was chosen.
-inline void warm_down(Stored down, uint expert, uint rows, uint group, uint groups) {
+inline void warm_rows(Stored matrix, uint rows, uint group, uint groups) {
   const uint share = (rows + groups - 1) / groups, first = min(group * share, rows);
-  const uint count = min(share, rows - first), factors = down.cols / kDigitGroup * 2;
-  const Row row = code_row<Codes4>(down, ulong(expert) * rows + first);
-  warm_cache(row.weight, count * (down.cols / 2));
+  const uint count = min(share, rows - first), factors = matrix.cols / kDigitGroup * 2;
+  const Row row = code_row<Codes4>(matrix, first);
+  warm_cache(row.weight, count * (matrix.cols / 2));
   warm_cache(row.scales, count * factors);
   warm_cache(row.biases, count * factors);
 }
@@ -146,17 +152,16 @@ inline void warm_down(Stored down, uint expert, uint rows, uint group, uint grou
   }
   gemv.stage(source);
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  const ulong base = ulong(expert[0]) * p.expert_stride_rows;
-  const uint first = group.x * kTileCodes;
-  gemv.load_codes(PairRows{{gate, gate_scales, gate_biases, p.hidden, p.group_size},
-                           {up, up_scales, up_biases, p.hidden, p.group_size},
-                           base,
-                           first,
-                           p.width - 1});
+  const uint first = group.x * kTileCodes, id = expert[0], stride = p.expert_stride_rows;
+  const Stored gates{gate, gate_scales, gate_biases, p.hidden, p.group_size};
+  const Stored ups{up, up_scales, up_biases, p.hidden, p.group_size};
+  gemv.load_codes(PairRows{of_expert<Codes4>(gates, id, stride), of_expert<Codes4>(ups, id, stride),
+                           first, p.width - 1});
   const float total = gemv.multiply(thread_index);
   if (thread_index == kGateUpThreads - 1) {
-    warm_down({down, down_scales, down_biases, p.width, p.group_size}, expert[0], p.hidden,
-              group.x, (p.width + kTileCodes - 1) / kTileCodes);
+    const Stored next{down, down_scales, down_biases, p.width, p.group_size};
+    warm_rows(of_expert<Codes4>(next, id, p.hidden), p.hidden, group.x,
+              (p.width + kTileCodes - 1) / kTileCodes);
   }
   store_pairs(total * gemv.rms_factor(p.hidden, p.eps), act + ulong(slot) * p.width, first, p.width,
               thread_index);
@@ -211,18 +216,21 @@ struct SliceOfX {
                         routed ? down_biases : shared_biases, routed ? p.width : p.shared_width,
                         p.group_size};
     device const float* x = routed ? act + ulong(slot) * p.width : shared_act;
-    const uint id = routed ? ids[slot] : 0;
+    SliceOfX source;
+    source.begin(x, lane);
+    // Compilers would have these wait for the id.
+    simdgroup_barrier(mem_flags::mem_none);
+    const Stored mine = of_expert<Codes4>(matrix, routed ? ids[slot] : 0, p.hidden);
     const float weight = weights[slot];
     float part[2] = {0.0f, 0.0f};
     for (uint column = 0; column < matrix.cols; column += kDownSlice) {
-      SliceOfX source;
-      source.begin(x + column, lane);
       Codes<Codes4, 1, kDownSteps> codes;
-      codes.load(MatrixRows<Codes4>{matrix, ulong(id) * p.hidden, first, last}, column, lane);
+      codes.load(MatrixRows<Codes4>{mine, first, last}, column, lane);
       simdgroup_barrier(mem_flags::mem_threadgroup);
       stage_slice<Codes4, kDownSteps>(source, 0, digits, lane);
       simdgroup_barrier(mem_flags::mem_threadgroup);
       multiply_digits<Codes4, 1, kDownSteps>(codes, digits, lane, part);
+      if (column + kDownSlice < matrix.cols) source.begin(x + column + kDownSlice, lane);
     }
     LILY_UNROLL
     for (uint r = 0; r < 2; ++r) sums[r] = fma(weight, part[r], sums[r]);

@@ -356,6 +356,7 @@ def sample_draw(device, rng):
 
     for vocab in (65, 5003):
         test_sample.test_greedy(device, rng, vocab)
+    test_sample.test_more_blocks_than_candidates(device, rng)
     test_sample.test_draw_within_candidates(device, rng, 5003, test_sample.ON_CANDIDATES[2])
     test_sample.test_exact_nucleus(device, rng)
 

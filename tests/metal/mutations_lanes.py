@@ -24,7 +24,7 @@ LANE_FAULTS = [
         "uint2(pick_bytes(low, high, 0x6420)",
         "uint2(pick_bytes(low, high, 0x7531)",
     ),
-    digits("exponent-of-one-lane", "top = max(top, simd_shuffle_xor(top, apart));", ""),
+    digits("exponent-of-one-lane", "top = fmax(top, simd_shuffle_xor(top, apart));", ""),
     digits(
         "wrong-scale",
         "second ? pair & 0xFFFF0000u : pair << 16",
@@ -36,11 +36,11 @@ LANE_FAULTS = [
     removed(
         "digits-no-simdgroup-barrier",
         "digits.h",
-        "kPitch + kRows] = squares;\n    ",
+        "stage_slice<S, STEPS>(source, column, digits, lane);\n    ",
         SIMD_BARRIER,
         "digits",
     ),
-    removed("digits-no-barrier", "digits.h", "simdgroup * kPitch, lane);\n    ", BARRIER, "digits"),
+    removed("digits-no-barrier", "digits.h", "kPitch + kRows] = squares;\n    ", BARRIER, "digits"),
     Fault(
         "digits-row-past-the-end",
         "linear_digits.metal",
@@ -98,7 +98,7 @@ LANE_FAULTS = [
         NUMBERS,
     ),
     lanes(
-        "newest-not-waited-for",
+        "newest-not-taken",
         "has_newest && first + Shape::kBlock > position",
         "false",
         (*RACE, *NUMBERS),

@@ -102,7 +102,7 @@ ROPE = [
     removed(
         "rope-no-simdgroup-barrier",
         "heads.h",
-        "row[n * kLanes + lane] = value[n];\n    ",
+        "place(value, lane, row);\n    ",
         SIMD_BARRIER,
         "rope",
     ),
@@ -313,6 +313,21 @@ SAMPLE = [
         BOUNDS,
     ),
     Fault("sample-philox-round", "sample.metal", "round < 10", "round < 9", "sample_draw", NUMBERS),
+    Fault(
+        "draw-ties-to-later-blocks",
+        "sample.metal",
+        "b + i < thread_index",
+        "b + i > thread_index",
+        "sample_draw",
+        NUMBERS,
+    ),
+    removed(
+        "draw-ranks-no-barrier",
+        "sample.metal",
+        "order[thread_index] = kNoToken;\n  ",
+        BARRIER,
+        "sample_draw",
+    ),
     removed(
         "draw-no-barrier",
         "sample.metal",
