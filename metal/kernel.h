@@ -32,6 +32,9 @@ using namespace metal;
 // kernel before it ends, where a GPU can do that (metal/clang/nvidia.h). So many `groups` should
 // fit on one of its cores at once, which bounds their registers.
 #define LILY_EARLY_KERNEL(name, threads, groups, ...) LILY_KERNEL(name, threads, __VA_ARGS__)
+// LILY_BRIDGE_KERNEL: an early kernel that the next one begins after only when it has waited. What
+// kernels before it wrote, the next one may read before it waits itself.
+#define LILY_BRIDGE_KERNEL(name, threads, groups, ...) LILY_KERNEL(name, threads, __VA_ARGS__)
 #define LILY_WAIT_FOR_STEP()
 // LILY_THREADGROUP(type, name, count): an array that the threads of a group share.
 #define LILY_THREADGROUP(type, name, count) threadgroup type name[count]

@@ -12,8 +12,6 @@
 //   close_copies()                   ends a group of copies
 //   wait_for_copies<LEFT>()          until all of this thread's groups but the last LEFT are there;
 //                                    other threads see them after a barrier
-//   warm_cache(from, bytes)          begins to bring memory that a later kernel reads into the cache
-//                                    that all share; one thread asks for all of it
 //   bfloat_pair(low, high)           both, rounded, in a word
 //   fma_pairs(a, b, c)               a b + c of the pairs, each rounded once
 //   and_or(a, b, c)                  a & b | c

@@ -30,12 +30,6 @@ inline void close_copies() {}
 template <uint LEFT>
 inline void wait_for_copies() {}
 
-// What is asked for must be there: its ends are read.
-inline void warm_cache(device const void* from, uint bytes) {
-  device const volatile uchar* first = (device const volatile uchar*)from;
-  if (bytes > 0) (void)(first[0] + first[bytes - 1]);
-}
-
 inline uint bfloat_pair(float low, float high) {
   return uint(as_type<ushort>(bfloat(low))) | uint(as_type<ushort>(bfloat(high))) << 16;
 }

@@ -31,17 +31,6 @@ inline void wait_for_copies() {
   __asm__ volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
-// Whole vectors of 16 bytes; memory ends at none, so that those at the ends may be read.
-inline void warm_cache(device const void* from, uint bytes) {
-#if __CUDA_ARCH__ >= 900
-  const ulong first = ulong(from) & ~15ul, end = (ulong(from) + bytes + 15) & ~15ul;
-  if (end > first) {
-    __asm__ volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(first),
-                     "r"(uint(end - first)));
-  }
-#endif
-}
-
 inline uint bfloat_pair(float low, float high) {
   uint pair;
   __asm__("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));

@@ -76,7 +76,7 @@ template <class R, class S>
 // --- The chosen experts' gate and up rows; group.y is the slot. Every threadgroup chooses for
 // itself, as far as its slot: that costs less than a launch. The last slot's know all weights.
 
-// act f32 [S, I], ids u32 [S], weights f32 [S + 1]; `down` is for kernels that ask for it early
+// act f32 [S, I], ids u32 [S], weights f32 [S + 1]
 template <class S>
 [[kernel]] void moe_gate_up(
     device const float* x [[buffer(0)]], device const float* gain [[buffer(1)]],
@@ -85,9 +85,7 @@ template <class S>
     device const uchar* up [[buffer(6)]], device const bfloat* up_scales [[buffer(7)]],
     device const bfloat* up_biases [[buffer(8)]], device float* act [[buffer(9)]],
     device uint* ids [[buffer(10)]], device float* weights [[buffer(11)]],
-    device const uchar* down [[buffer(12)]], device const bfloat* down_scales [[buffer(13)]],
-    device const bfloat* down_biases [[buffer(14)]], constant MoeParams& p [[buffer(15)]],
-    LILY_PLACE) {
+    constant MoeParams& p [[buffer(12)]], LILY_PLACE) {
   LILY_THREADGROUP(float, slab, kSlabColumns);
   LILY_THREADGROUP(float, partial, kGemvSimdgroups * (2 * kPairs + 1));
   // Under way while the experts are chosen.
@@ -153,7 +151,8 @@ inline uint staged_columns(uint columns) {
   return (columns + per_step - 1) / per_step * per_step;
 }
 
-// act f32 [S, I], shared_act f32 [Is], ids u32 [S], weights f32 [S + 1], residual f32 [H]
+// act f32 [S, I], shared_act f32 [Is], ids u32 [S], weights f32 [S + 1], residual f32 [H]; `logits`,
+// which say what `ids` say, are for kernels that begin before these are there
 template <class D, class S>
 [[kernel]] void moe_down(
     device const float* act [[buffer(0)]], device const float* shared_act [[buffer(1)]],
@@ -162,7 +161,7 @@ template <class D, class S>
     device const bfloat* down_biases [[buffer(6)]], device const uchar* shared [[buffer(7)]],
     device const bfloat* shared_scales [[buffer(8)]],
     device const bfloat* shared_biases [[buffer(9)]], device float* residual [[buffer(10)]],
-    constant MoeParams& p [[buffer(11)]], LILY_PLACE) {
+    device const float* logits [[buffer(11)]], constant MoeParams& p [[buffer(12)]], LILY_PLACE) {
   LILY_THREADGROUP(float, slab, kDownSlab);
   const Stored experts{down, down_scales, down_biases, p.width, p.group_size};
   const Stored own{shared, shared_scales, shared_biases, p.shared_width, p.shared_group_size};

@@ -3,7 +3,6 @@
 #include "activation.h"
 #include "choose.h"
 #include "digits.h"
-#include "lane_memory.h"
 
 namespace lily {
 
@@ -112,17 +111,6 @@ LILY_EARLY_KERNEL(moe_router_q8_q4_i256, 256, 2, moe_router_digits)
 enum : uint { kGateUpThreads = kDigitThreads + kLanes };
 typedef DigitGemv<Codes4, 2, 2, kGateUpThreads / kLanes> GateUpGemv;
 
-// Rows that the next kernel reads, a share for each of `groups`. Asked for when the group's own
-// rows are there, and memory would rest until the next kernel knows who was chosen.
-inline void warm_rows(Stored matrix, uint rows, uint group, uint groups) {
-  const uint share = (rows + groups - 1) / groups, first = min(group * share, rows);
-  const uint count = min(share, rows - first), factors = matrix.cols / kDigitGroup * 2;
-  const Row row = code_row<Codes4>(matrix, first);
-  warm_cache(row.weight, count * (matrix.cols / 2));
-  warm_cache(row.scales, count * factors);
-  warm_cache(row.biases, count * factors);
-}
-
 [[kernel]] void moe_gate_up_digits(
     device const float* x [[buffer(0)]], device const float* gain [[buffer(1)]],
     device const float* logits [[buffer(2)]], device const uchar* gate [[buffer(3)]],
@@ -130,9 +118,7 @@ inline void warm_rows(Stored matrix, uint rows, uint group, uint groups) {
     device const uchar* up [[buffer(6)]], device const bfloat* up_scales [[buffer(7)]],
     device const bfloat* up_biases [[buffer(8)]], device float* act [[buffer(9)]],
     device uint* ids [[buffer(10)]], device float* weights [[buffer(11)]],
-    device const uchar* down [[buffer(12)]], device const bfloat* down_scales [[buffer(13)]],
-    device const bfloat* down_biases [[buffer(14)]], constant MoeParams& p [[buffer(15)]],
-    LILY_PLACE) {
+    constant MoeParams& p [[buffer(12)]], LILY_PLACE) {
   LILY_THREADGROUP(uint, expert, 1);
   LILY_THREADGROUP(Sixteen, memory, GateUpGemv::kMemory);
   LILY_THREADGROUP(float, partial, GateUpGemv::kPartial);
@@ -158,28 +144,21 @@ inline void warm_rows(Stored matrix, uint rows, uint group, uint groups) {
   gemv.load_codes(PairRows{of_expert<Codes4>(gates, id, stride), of_expert<Codes4>(ups, id, stride),
                            first, p.width - 1});
   const float total = gemv.multiply(thread_index);
-  if (thread_index == kGateUpThreads - 1) {
-    const Stored next{down, down_scales, down_biases, p.width, p.group_size};
-    warm_rows(of_expert<Codes4>(next, id, p.hidden), p.hidden, group.x,
-              (p.width + kTileCodes - 1) / kTileCodes);
-  }
   store_pairs(total * gemv.rms_factor(p.hidden, p.eps), act + ulong(slot) * p.width, first, p.width,
               thread_index);
 }
-LILY_EARLY_KERNEL(moe_gate_up_q4_i256, 288, 2, moe_gate_up_digits)
+LILY_BRIDGE_KERNEL(moe_gate_up_q4_i256, 288, 2, moe_gate_up_digits)
 
 // A simdgroup takes a slot, the last of them the shared expert, for 16 rows of the residual stream.
 enum : uint { kDownThreads = 288, kDownSimdgroups = kDownThreads / kLanes, kDownSteps = 4 };
 enum : uint { kDownSlice = kDownSteps * kStepColumns };
 
-// A slice of activations, loaded as a whole: ahead of codes, which wait for their expert's id.
+// A lane's share of a slice of activations, loaded as a whole.
 struct SliceOfX {
   enum : uint { kLoads = kDownSlice / (8 * kLanes) };
-  device const float* x;  // of the lane
   float4 fours[2 * kLoads];
 
-  void begin(device const float* slice, uint lane) thread {
-    x = slice + lane * 8;
+  void begin(device const float* x) thread {
     LILY_UNROLL
     for (uint n = 0; n < 2 * kLoads; ++n) {
       fours[n] = load_four_of(x + n / 2 * (8 * kLanes) + n % 2 * 4);
@@ -193,7 +172,38 @@ struct SliceOfX {
   }
 };
 
-// Shapes as in moe.metal. Both widths are multiples of a simdgroup's slice.
+// What a simdgroup multiplies, piece by piece: its slots, each over slices of the columns.
+struct DownPieces {
+  Stored down, shared;
+  uint hidden, slots;
+  uint first, last;   // rows
+  uint slot, column;  // of the next piece
+
+  bool there() const thread { return slot <= slots; }
+  void load(thread Codes<Codes4, 1, kDownSteps>& codes, uint ids, uint lane) const thread {
+    const bool routed = slot < slots;
+    const uint id = simd_broadcast(ids, ushort(routed ? slot : 0));
+    if (!there()) return;
+    const Stored matrix{routed ? down.weight : shared.weight, routed ? down.scales : shared.scales,
+                        routed ? down.biases : shared.biases, routed ? down.cols : shared.cols,
+                        down.group_size};
+    const Stored rows = of_expert<Codes4>(matrix, routed ? id : 0, hidden);
+    codes.load(MatrixRows<Codes4>{rows, first, last}, column, lane);
+  }
+  device const float* x(device const float* act, device const float* shared_act, uint width,
+                        uint lane) const thread {
+    return (slot < slots ? act + slot * width : shared_act) + column + lane * 8;
+  }
+  void next() thread {
+    column += kDownSlice;
+    if (column < (slot < slots ? down.cols : shared.cols)) return;
+    slot += kDownSimdgroups, column = 0;
+  }
+};
+
+// Shapes as in moe.metal. Both widths are multiples of a simdgroup's slice. Every simdgroup chooses
+// its own experts from what the kernel before the last one wrote, so that their codes are under way
+// while the last one ends.
 [[kernel]] void moe_down_digits(
     device const float* act [[buffer(0)]], device const float* shared_act [[buffer(1)]],
     device const uint* ids [[buffer(2)]], device const float* weights [[buffer(3)]],
@@ -201,39 +211,40 @@ struct SliceOfX {
     device const bfloat* down_biases [[buffer(6)]], device const uchar* shared [[buffer(7)]],
     device const bfloat* shared_scales [[buffer(8)]],
     device const bfloat* shared_biases [[buffer(9)]], device float* residual [[buffer(10)]],
-    constant MoeParams& p [[buffer(11)]], LILY_PLACE) {
+    device const float* logits [[buffer(11)]], constant MoeParams& p [[buffer(12)]], LILY_PLACE) {
   LILY_THREADGROUP(Sixteen, memory, digit_memory(kDownSteps, kDownSimdgroups));
   LILY_THREADGROUP(float, partial, kDownSimdgroups* kTileCodes);
   const Digits digits = digits_in(memory, kDownSteps, kDownSimdgroups, simdgroup);
-  const uint first = group.x * kTileCodes, last = p.hidden - 1;
+  const uint first = group.x * kTileCodes;
+  DownPieces pieces{{down, down_scales, down_biases, p.width, p.group_size},
+                    {shared, shared_scales, shared_biases, p.shared_width, p.group_size},
+                    p.hidden, p.slots, first, p.hidden - 1, simdgroup, 0};
+  // As far as the last of this simdgroup's slots.
+  const uint ranks = simdgroup < p.slots ? p.slots - (p.slots - 1 - simdgroup) % kDownSimdgroups : 0;
+  const uint chosen = rank_experts(logits, p.experts, ranks, lane).id;
+  Codes<Codes4, 1, kDownSteps> codes;
+  pieces.load(codes, chosen, lane);
   const bool writes = thread_index < kTileCodes && first + thread_index < p.hidden;
   LILY_WAIT_FOR_STEP();
+  SliceOfX source;
+  source.begin(pieces.x(act, shared_act, p.width, lane));
+  float weight = weights[min(simdgroup, p.slots)];
   const float before = writes ? residual[first + thread_index] : 0.0f;
   float sums[2] = {0.0f, 0.0f};
-  for (uint slot = simdgroup; slot <= p.slots; slot += kDownSimdgroups) {
-    const bool routed = slot < p.slots;
-    const Stored matrix{routed ? down : shared, routed ? down_scales : shared_scales,
-                        routed ? down_biases : shared_biases, routed ? p.width : p.shared_width,
-                        p.group_size};
-    device const float* x = routed ? act + ulong(slot) * p.width : shared_act;
-    SliceOfX source;
-    source.begin(x, lane);
-    // Compilers would have these wait for the id.
-    simdgroup_barrier(mem_flags::mem_none);
-    const Stored mine = of_expert<Codes4>(matrix, routed ? ids[slot] : 0, p.hidden);
-    const float weight = weights[slot];
+  while (pieces.there()) {
+    stage_slice<Codes4, kDownSteps>(source, 0, digits, lane);
+    simdgroup_barrier(mem_flags::mem_threadgroup);
     float part[2] = {0.0f, 0.0f};
-    for (uint column = 0; column < matrix.cols; column += kDownSlice) {
-      Codes<Codes4, 1, kDownSteps> codes;
-      codes.load(MatrixRows<Codes4>{mine, first, last}, column, lane);
-      simdgroup_barrier(mem_flags::mem_threadgroup);
-      stage_slice<Codes4, kDownSteps>(source, 0, digits, lane);
-      simdgroup_barrier(mem_flags::mem_threadgroup);
-      multiply_digits<Codes4, 1, kDownSteps>(codes, digits, lane, part);
-      if (column + kDownSlice < matrix.cols) source.begin(x + column + kDownSlice, lane);
-    }
+    multiply_digits<Codes4, 1, kDownSteps>(codes, digits, lane, part);
     LILY_UNROLL
     for (uint r = 0; r < 2; ++r) sums[r] = fma(weight, part[r], sums[r]);
+    pieces.next();
+    pieces.load(codes, chosen, lane);
+    if (pieces.there()) {
+      source.begin(pieces.x(act, shared_act, p.width, lane));
+      weight = weights[pieces.slot];
+    }
+    simdgroup_barrier(mem_flags::mem_threadgroup);
   }
   leave_sums<1>(sums, partial + simdgroup * kTileCodes, lane);
   threadgroup_barrier(mem_flags::mem_threadgroup);

@@ -310,20 +310,19 @@ inline void rank_blocks(device const SampleBlock* blocks, uint num_blocks, threa
                         threadgroup uint* order, uint thread_index) {
   const bool there = thread_index < num_blocks;
   device const SampleBlock& own = blocks[there ? thread_index : 0];
-  // 0: no candidate at all.
   const uint top = there && own.num_candidates > 0 ? key_of(own.max_logit) : 0;
   tops[thread_index] = top;
   if (thread_index < kCandidates) order[thread_index] = kNoToken;
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  uint before = 0;
-  for (uint b = 0; b < num_blocks; b += 4) {
-    const uint4 others = *(threadgroup const uint4*)(tops + b);
-    LILY_UNROLL
-    for (uint i = 0; i < 4; ++i) {
-      before += others[i] > top || (others[i] == top && b + i < thread_index);
+  if (top > 0) {
+    uint before = 0;  // blocks that are higher, or as high and earlier
+    for (uint b = 0; b < num_blocks; b += 4) {
+      const uint4 others = *(threadgroup const uint4*)(tops + b);
+      LILY_UNROLL
+      for (uint i = 0; i < 4; ++i) before += others[i] + uint(b + i < thread_index) > top;
     }
+    if (before < kCandidates) order[before] = thread_index;
   }
-  if (there && before < kCandidates) order[before] = thread_index;
   threadgroup_barrier(mem_flags::mem_threadgroup);
 }
 
@@ -336,18 +335,14 @@ inline Candidate simd_best(Candidate mine) {
 inline float row_logsumexp(device const SampleBlock* blocks, uint num_blocks,
                            threadgroup float* partial, uint thread_index, uint lane,
                            uint simdgroup) {
-  float top = -INFINITY;
-  for (uint b = thread_index; b < num_blocks; b += kDrawThreads)
-    top = max(top, blocks[b].max_logit);
-  top = simd_max(top);
-  if (lane == 0) partial[simdgroup] = top;
+  const bool there = thread_index < num_blocks;
+  device const SampleBlock& own = blocks[there ? thread_index : 0];
+  const float own_top = there ? own.max_logit : -INFINITY, own_sum = there ? own.sum_exp : 0.0f;
+  const float highest = simd_max(own_top);
+  if (lane == 0) partial[simdgroup] = highest;
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  top = simd_max(partial[lane]);
-  float sum = 0.0f;
-  for (uint b = thread_index; b < num_blocks; b += kDrawThreads) {
-    sum += blocks[b].sum_exp * exp(blocks[b].max_logit - top);
-  }
-  sum = simd_sum(sum);
+  const float top = simd_max(partial[lane]);
+  const float sum = simd_sum(there ? own_sum * exp(own_top - top) : 0.0f);
   threadgroup_barrier(mem_flags::mem_threadgroup);
   if (lane == 0) partial[simdgroup] = sum;
   threadgroup_barrier(mem_flags::mem_threadgroup);

@@ -113,8 +113,10 @@ def with_bounds(entry: re.Match[str]) -> str:
     found = BOUNDS.search(entry["body"])
     if not found:
         raise SystemExit(f"{entry['name']}: no comment says how many threads it has")
-    bounds = f".maxntid {found[1]}, 1, 1\n.minnctapersm {found[2]}\n"
-    return entry["head"] + bounds + entry["body"]
+    threads, groups = int(found[1]), int(found[2])
+    # A large group leaves room for one of the next kernel's, which may begin beside it.
+    room = ".maxnreg 128" if threads > 256 and groups == 1 else f".minnctapersm {groups}"
+    return f"{entry['head']}.maxntid {threads}, 1, 1\n{room}\n{entry['body']}"
 
 
 def finish_ptx(text: str, name: str) -> str:

@@ -26,9 +26,9 @@
 //   delta_norm_f32           qkv, proj, gain, >y
 //   moe_router_<w1>_<w2>     x, gain, router<w1>, shared_router<w1>, shared_gate<w2>,
 //                            shared_up<w2>, >logits, >shared_act
-//   moe_gate_up_<w>          x, gain, logits, gate<w>, up<w>, >act, >ids, >weights, down<w> (what
-//                            the next kernel reads: it may be asked for early)
-//   moe_down_<w1>_<w2>       act, shared_act, ids, weights, down<w1>, shared_down<w2>, *residual
+//   moe_gate_up_<w>          x, gain, logits, gate<w>, up<w>, >act, >ids, >weights
+//   moe_down_<w1>_<w2>       act, shared_act, ids, weights, down<w1>, shared_down<w2>, *residual,
+//                            logits
 //   moe_route_f32            logits, >ids, >weights
 //   moe_sort_u32             ids, >order, >offsets
 //   moe_grouped_gate_up_<w>  x, order (empty: identity), offsets, gate<w>, up<w>, >act

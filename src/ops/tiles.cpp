@@ -160,8 +160,7 @@ Grid moe_router_grid(Tiles tiles, const MoeWeights& moe) {
   return grid(groups_of(rows, 32) + groups_of(shared_width, 16), 1, 256);
 }
 Grid moe_gate_up_grid(Tiles tiles, const MoeWeights& moe) {
-  const bool digits = takes_digits(tiles, moe.gate, Storage::q4, 256, kSimdgroups) &&
-                      takes_digits(tiles, moe.down, Storage::q4, 512, UINT32_MAX);
+  const bool digits = takes_digits(tiles, moe.gate, Storage::q4, 256, kSimdgroups);
   const uint32_t groups = groups_of(moe.gate.rows, 16);
   if (digits) return grid(groups, moe.slots, 288, "_i256");  // a simdgroup more, which chooses
   return grid(groups, moe.slots, 256);

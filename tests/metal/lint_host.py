@@ -179,7 +179,7 @@ class Recorder:
             act, ids, weights = t(2, width), t(1, 2, dtype="u32"), t(1, 3)
             op.moe_router(step, logits, shared, row, gain, 1e-6, moe)
             op.moe_gate_up(step, act, ids, weights, logits, row, gain, 1e-6, moe)
-            op.moe_down(step, t(1, hidden), act, shared, ids, weights, moe)
+            op.moe_down(step, t(1, hidden), act, shared, logits, ids, weights, moe)
 
     def _grouped(self) -> None:
         op, t, step = self.native, self.tensor, self.step

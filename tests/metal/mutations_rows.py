@@ -331,15 +331,15 @@ SAMPLE = [
     removed(
         "draw-no-barrier",
         "sample.metal",
-        "sum = simd_sum(sum);\n  ",
+        "* exp(own_top - top) : 0.0f);\n  ",
         BARRIER,
         "sample_draw",
     ),
     Fault(
         "sample-sum-not-rescaled",
         "sample.metal",
-        "blocks[b].sum_exp * exp(blocks[b].max_logit - top)",
-        "blocks[b].sum_exp",
+        "own_sum * exp(own_top - top)",
+        "own_sum",
         "sample_draw",
         NUMBERS,
     ),
