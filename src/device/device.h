@@ -136,6 +136,9 @@ enum class DType : uint8_t { f32, bf16, f16, u32, u8 };
 size_t dtype_bytes(DType dtype);
 const char* dtype_name(DType dtype);
 
+// Which submission. Later ones are greater; a device runs them in order.
+using Ticket = uint64_t;
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -156,6 +159,8 @@ class Device {
 
   // Zeroed memory. Throws OutOfMemory.
   virtual Buffer allocate(size_t bytes) = 0;
+  // The same for a few bytes that the host reads at host(), once the step that writes them is done.
+  virtual Buffer allocate_shared(size_t bytes) = 0;
   // Memory mapped by `owner`, used in place and kept alive with the buffer.
   virtual Buffer wrap(std::shared_ptr<const void> owner, const void* mapped, size_t bytes) = 0;
 
@@ -164,13 +169,18 @@ class Device {
   virtual void prewarm(const Step&) {}
   // Runs as if in order, after everything submitted before. Unknown kernels throw InvalidInput
   // here.
-  virtual void submit(const Step& step) = 0;
+  virtual Ticket submit(const Step& step) = 0;
+  // Whether submit returns before the step is done, so that the host's work costs the device
+  // nothing while another step is under way.
+  virtual bool runs_behind() const { return false; }
   // As submit, but steps that share nothing they write may be under way at once, from as many
   // threads as the device has lanes. More, or none, are run one after another.
   virtual uint32_t lanes() const { return 1; }
-  virtual void submit_beside(const Step& step) { submit(step); }
+  virtual Ticket submit_beside(const Step& step) { return submit(step); }
   // Returns when everything submitted is done; throws DeviceError naming the kernel that failed.
   virtual void wait() = 0;
+  // The same for what was submitted up to this ticket; what came later may be under way still.
+  virtual void wait(Ticket ticket) = 0;
 
   // Microseconds that each of `repeats` runs took, after runs that do not count: by the device's
   // own clock, or by the host's around submit and wait where it has none.
@@ -181,6 +191,8 @@ class Device {
   virtual void read(const View& from, void* to, size_t bytes) = 0;
   virtual void write(const View& to, const void* from, size_t bytes) = 0;
   virtual void copy(const View& to, const View& from, size_t bytes) = 0;
+  // Zeroes, ordered likewise.
+  virtual void clear(const View& view) = 0;
 };
 
 struct DeviceOptions {

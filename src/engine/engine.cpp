@@ -65,7 +65,7 @@ Decisions decide(const Checkpoint& checkpoint, const EngineOptions& options) {
   input.copied_bytes = report.copied_bytes;
   input.kv_bytes_per_token = kv_bytes_per_token(config, made.kv_dtype);
   Arena state(nullptr), scratch(nullptr);
-  SessionState(state, config, made.kv_dtype, 0);
+  SessionState(state, config, made.kv_dtype, 0, sides_for(*made.device));
   ChunkActivations(scratch, config, made.device->activation_dtype(), made.chunk_tokens);
   ScoreRows(scratch, config, score_block_rows(config, made.chunk_tokens));
   input.state_bytes = state.bytes();

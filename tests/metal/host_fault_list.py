@@ -133,10 +133,18 @@ FAULTS = [
     Fault(
         "end not waited for",
         "flights.cpp",
-        "while (!flights_.empty()) {",
-        "while (false) {",
+        "while (!flights_.empty()) await_landings();",
+        "",
         "metal_ends_with_work_under_way",
         "uses a buffer that was freed|died",
+    ),
+    Fault(
+        "ticket not waited for",
+        "flights.cpp",
+        "  while (std::ranges::any_of(flights_, is_awaited)) await_landings();\n",
+        "",
+        "metal_waits_for_a_ticket_alone",
+        "got",
     ),
     Fault(
         "read beside the GPU",
@@ -213,8 +221,8 @@ FAULTS = [
     Fault(
         "no pool on the way in",
         "metal_device.cpp",
-        "void MetalDevice::submit(const Step& step) {\n  const Pool pool;\n",
-        "void MetalDevice::submit(const Step& step) {\n",
+        "Ticket MetalDevice::submit(const Step& step) {\n  const Pool pool;\n",
+        "Ticket MetalDevice::submit(const Step& step) {\n",
         "metal_puts_barriers",
         "autoreleased with no pool in place",
     ),

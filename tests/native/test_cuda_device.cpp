@@ -81,6 +81,35 @@ TEST(cuda_memory_begins_as_zeros_and_copies_in_order) {
   CHECK_THROWS(InvalidInput, "leave a view", device->copy(left, right, 17));
 }
 
+TEST(cuda_clears_in_order) {
+  const auto device = open_fake();
+  const View x = floats(*device, {1, 2, 3, 4});
+  Step step;
+  add_probe(step, x, x, 5);
+  device->submit(step);
+  device->clear(x.slice(4, 8));
+  CHECK(contents(*device, x) == (std::vector<float>{6, 0, 0, 9}));
+}
+
+TEST(cuda_waits_for_a_ticket_alone) {
+  const auto device = open_fake();
+  const View shared(device->allocate_shared(16));
+  const auto* seen = reinterpret_cast<const float*>(shared.host());
+  CHECK_EQ(seen[3], 0.0f);
+  Step step;
+  add_probe(step, shared, shared, 1);
+  std::vector<Ticket> tickets;
+  for (int run = 0; run < 9; ++run) {
+    tickets.push_back(device->submit(step));
+    if (run == 0) continue;
+    device->wait(tickets[run - 1]);
+    CHECK_EQ(seen[3], static_cast<float>(run));  // and not one more
+  }
+  device->wait(tickets.front());  // an old one: at worst it waits for more
+  device->wait(tickets.back());
+  CHECK_EQ(seen[3], 9.0f);
+}
+
 TEST(cuda_wraps_a_copy_and_keeps_the_owner) {
   const auto device = open_fake();
   auto owner = std::make_shared<std::vector<float>>(std::vector<float>{5, 6});

@@ -12,8 +12,8 @@
 // waits for it before its first dispatch and updates it after its last. Command buffers retain
 // nothing: a step is held until its last command buffer has completed.
 //
-// A step that is replayed (a token) is one command buffer with one pass. Its next replay is encoded
-// as soon as the present one is committed, while the GPU works, so that submitting it is a commit.
+// A step that is replayed (a token) is one command buffer with one pass. As soon as it is committed
+// the one that will follow it is encoded, while the GPU works, so that submitting that is a commit.
 #pragma once
 
 #include <filesystem>
