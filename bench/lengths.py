@@ -48,20 +48,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Measure and write the result file, also where Lily fails on the way."""
+    """Measure and write the result file, also where Lily fails or time is up (SIGINT)."""
     if bool(arguments.llama) != bool(arguments.gguf):
         raise ValueError("--llama and --gguf go together")
     lengths = [int(text) for text in arguments.lengths.split(",")]
     settings = {"steps": arguments.steps, "rounds": arguments.rounds, "lengths": lengths}
     report = Report("lengths", settings)
     engines: list[Resident] = []
-    failure: RuntimeError | None = None
+    failure: RuntimeError | KeyboardInterrupt | None = None
     try:
         _start(report, engines, arguments, lengths)
         _run(report, engines, arguments, lengths)
-    except RuntimeError as error:
+    except (RuntimeError, KeyboardInterrupt) as error:
         failure = error
-        report.note(f"Lily failed: {error}")
+        report.note(f"ended early, lengths are missing: {error or 'interrupted'}")
     finally:
         for engine in engines:
             engine.close()

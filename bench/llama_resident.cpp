@@ -27,8 +27,8 @@ struct Free {
 constexpr uint64_t kHash = 2654435761, kFar = 104729;  // as bench/worker.py
 constexpr uint32_t kMicroBatch = 2048;
 
-// Whether ggml replays a CUDA graph instead of launching kernel by kernel, from what it logs. A build
-// without graphs says nothing, and decodes at half the speed.
+// Whether ggml replays a CUDA graph instead of launching kernel by kernel, from what it logs. A
+// build without graphs says nothing, and decodes at half the speed.
 bool replays_a_graph = false;
 
 void listen(ggml_log_level level, const char* text, void*) {

@@ -1,11 +1,11 @@
-"""One decode step, or one prefill, for a profiler to look at: the program that `bench token` starts.
+"""One decode step, or one prefill, for a profiler to look at: the program of `bench token`.
 
   python -m bench profiled MODEL --context 4096            a step after 4,096 tokens
   python -m bench profiled MODEL --prefill 256             a prompt of 256 tokens
 
-Everything before it (loading, a prompt of the same length, the context) happens outside of the marks
-that a profiler waits for. With --samples N the same is timed instead, N times, as it runs in use: a
-decode step is then the replay of a graph. Prints a line of JSON.
+Everything before it (loading, a prompt of the same length, the context) happens outside of the
+marks that a profiler waits for. With --samples N the same is timed instead, N times, as it runs in
+use: a decode step is then the replay of a graph. Prints a line of JSON.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def align(kernels: Sequence[str], stages: Sequence[Stage]) -> str:
     """Empty where the kernels are the stages, one each and in order; else what differs."""
     if len(kernels) != len(stages):
         return f"{len(kernels)} kernels ran, {len(stages)} operations are known"
-    for place, (kernel, stage) in enumerate(zip(kernels, stages)):
+    for place, (kernel, stage) in enumerate(zip(kernels, stages, strict=True)):
         # A product with a row has the name of its operation with "gemv" in it.
         if not re.sub("_gemv_", "_", kernel).startswith(f"{stage.operation}_"):
             return f"kernel {place} is '{kernel}', expected one of '{stage.operation}'"

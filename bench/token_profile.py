@@ -1,9 +1,9 @@
-"""Where each microsecond of a decode token, and of a short prefill, goes on a GPU: kernel by kernel.
+"""Where each microsecond of a decode token and of a short prefill goes on a GPU, by kernel.
 
 The step runs twice, in processes of their own (`bench.profiled`): as it does in use, by the clock,
-and under Nsight Compute, which runs every kernel alone and counts what it moves. In use kernels begin
-before the one before them has ended, so that the sum of the single times is not the step's time:
-both stand in the result. Knows no kernel; `bench.token_bytes` says what each must move.
+and under Nsight Compute, which runs every kernel alone and counts what it moves. In use a kernel
+begins before the one before it has ended, so that the sum of the single times is not the step's
+time: both stand in the result. Knows no kernel; `bench.token_bytes` says what each must move.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 from bench import machine, ncu, token_table
 from bench.harness import Report, Summary
-from bench.shapes import MODELS, ModelShape
+from bench.shapes import MODELS
 from bench.token_bytes import Stage, align, decode_stages
 
 _NOTES = (
@@ -48,21 +48,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Measure and write the result file; what fails is left out, with a note."""
+    """Measure, shortest first, and write the result file; what fails is left out, with a note."""
     report = Report("token", {"samples": arguments.samples, "shapes": arguments.shapes})
     for note in _NOTES:
         report.note(note)
     report.extra["limits"] = _limits(report, arguments.device)
     points: list[dict[str, Any]] = []
     report.extra["points"] = points
-    with tempfile.TemporaryDirectory() as scratch:
-        probe = _Probe(report, arguments, Path(arguments.logs or scratch))
-        for phase, option in (("decode", arguments.contexts), ("prefill", arguments.prefill)):
-            for tokens in (int(word) for word in option.split(",") if word):
+    options = {"decode": arguments.contexts, "prefill": arguments.prefill}
+    wanted = [(int(n), phase) for phase, text in options.items() for n in text.split(",") if n]
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            probe = _Probe(report, arguments, Path(arguments.logs or scratch))
+            for tokens, phase in sorted(wanted):
                 try:
                     points.append(probe.point(phase, tokens))
                 except (OSError, RuntimeError, ValueError) as error:
                     report.note(f"{phase} at {tokens:,}: {error}")
+    except KeyboardInterrupt:  # time is up
+        report.note("interrupted: points are missing")
     document = {"figures": report.figures, **report.extra}
     print("\n".join(token_table.lines(document)))
     report.write(arguments.name)
@@ -131,12 +135,13 @@ class _Probe:
         )
         try:
             said, _ = process.communicate(timeout=self._arguments.limit)
-        except subprocess.TimeoutExpired:
+        except BaseException as error:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
-            raise RuntimeError(
-                f"'{command[0]}' took more than its {self._arguments.limit:.0f} s"
-            ) from None
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            limit = f"{self._arguments.limit:.0f} s"
+            raise RuntimeError(f"'{command[0]}' took more than its {limit}") from None
         if process.returncode:
             raise RuntimeError(
                 f"'{Path(command[0]).name}' exited {process.returncode}: {said[-600:]}"
