@@ -72,7 +72,6 @@ for name in tests sanitizers mlx_once llama_once token_once; do
   echo "--- $name"
   tail -n 14 "$logs/$name.log" | cut -c 1-220
 done
-cat "$logs/summary.txt"
 # The machine is given back soon after a call: what is left of the soak is waited for here.
 until [ -f "$soak/exit_status" ] || [ "$SECONDS" -ge "$limit_s" ]; do
   sleep 1
