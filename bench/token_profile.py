@@ -27,7 +27,7 @@ from bench.token_bytes import Stage, align, decode_stages
 
 _NOTES = (
     "alone: each kernel by itself under Nsight Compute, clocks and caches as they are; short ones "
-    "take about 2 us more than in a chain, where one begins while the one before it ends.",
+    "take about 2 to 3 us more than in a chain, where one begins while the one before it ends.",
     "in use: the replayed graph by the host's clock, with what the host does between two steps.",
     "must move: weights, cache and state that the mathematics needs; DRAM: what went past the "
     "caches, which is less where one kernel reads what another has just written.",

@@ -24,17 +24,17 @@ from bench.shapes import REAL, TINY
 from bench.token_bytes import align, decode_stages
 from bench.token_profile import _Probe, summarise
 
-TABLE = """==PROF== Connected to process 812 (/opt/torch/.venv/bin/python3.12)
-==PROF== Profiling "embed_rows_q4": 0%....50%....100% - 1 pass
+TABLE = """==WARNING== Note: Running with uncontrolled GPU caches. Profiling results may be [...]
+==PROF== Connected to process 812 (python3.12)
 ==PROF== Disconnected from process 812
 "ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size",\
-"Grid Size","Device","CC","dram__bytes_read.sum","dram__bytes_write.sum","gpu__time_duration.sum",\
+"Grid Size","Device","CC","dram__bytes_read.avg","dram__bytes_read.sum","dram__bytes_write.sum","gpu__time_duration.sum",\
 "launch__registers_per_thread","lts__t_bytes.sum","sm__warps_active.avg.pct_of_peak_sustained_active"
-"","","","","","","","","","","","byte","byte","ns","register/thread","byte","%"
+"","","","","","","","","","","","byte","byte","byte","ns","register/thread","byte","%"
 "0","812","python3.12","127.0.0.1","embed_rows_q4","1","13","(256, 1, 1)","(1, 1, 1)","0","9.0",\
-"1,152","8,192","1,984","18","10,240","6.25"
+"24","1,152","8,192","1,984","18","10,240","6.25"
 "1","812","python3.12","127.0.0.1","linear_gemv_norm_q4_i32x256","1","13","(256, 1, 1)",\
-"(386, 1, 1)","0","9.0","14,229,504","49,408","5,216.5","64","n/a","48.7"
+"(386, 1, 1)","0","9.0","296,448","14,229,504","49,408","5,216.5","64","n/a","48.7"
 """
 
 
@@ -53,7 +53,7 @@ def test_a_table_of_ncu():
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"ID"', '"No"', "no table of kernels; it said: ==PROF== Connected"),
+        ('"ID"', '"No"', "no table of kernels; it said: ==WARNING== Note"),
         ('"ns"', '"fortnight"', "'1,984' in 'fortnight'"),
         ("gpu__time_duration.sum", "sm__cycles_active.avg", "lacks gpu__time_duration.sum"),
         ('"14,229,504"', '"n/a"', "could not measure all of .* of 'linear_gemv_norm_q4_i32x256'"),
@@ -65,7 +65,7 @@ def test_another_table_is_refused(old, new, message):
 
 
 def test_units():
-    text = TABLE.replace('"ns"', '"us"').replace('"byte","byte"', '"Mbyte","Kbyte"')
+    text = TABLE.replace('"ns"', '"us"').replace('"byte","byte","byte"', '"Mbyte","Mbyte","Kbyte"')
     assert ncu.parse(text)[0].microseconds == 1984
     assert ncu.parse(text)[0].values[ncu.READ] == 1152e6
 

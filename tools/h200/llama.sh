@@ -17,7 +17,7 @@ if [ "$1" = pack ]; then
   exit
 fi
 
-work="${SCRATCH:-/tmp/lily-h200}/llama"
+work="${SCRATCH:-${TMPDIR:-/tmp}/lily-h200}/llama"
 OUT="${OUT:-$work/out}"
 mkdir -p "$OUT" "$work"
 if [ ! -x "$packed/test-backend-ops" ] && [ ! -x "$work/test-backend-ops" ]; then

@@ -26,7 +26,7 @@ pack)
   ls -l "$packed/mlx.tar.xz"
   ;;
 unpack)
-  scratch="${SCRATCH:-/tmp/lily-h200}/mlx"
+  scratch="${SCRATCH:-${TMPDIR:-/tmp}/lily-h200}/mlx"
   mkdir -p "$scratch"
   [ -d "$scratch/site/mlx" ] || tar -C "$scratch" -xJf "$packed/mlx.tar.xz"
   libraries="$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/nvidia"

@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 packed="$PWD/build/h200"
-work="${SCRATCH:-/tmp/lily-h200}/peer"
+work="${SCRATCH:-${TMPDIR:-/tmp}/lily-h200}/peer"
 
 case "$1" in
 pack)

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 command -v nvidia-smi >/dev/null || { echo "no GPU here; see tools/h200/README.md" >&2; exit 2; }
 packed="$PWD/build/h200"
-export SCRATCH="${SCRATCH:-/tmp/lily-h200}"
+export SCRATCH="${SCRATCH:-${TMPDIR:-/tmp}/lily-h200}"
 scratch="$SCRATCH"
 export OUT="${OUT:-$scratch/out}"
 mkdir -p "$OUT" "$scratch"
