@@ -28,7 +28,8 @@ TABLE = """==WARNING== Note: Running with uncontrolled GPU caches. Profiling res
 ==PROF== Connected to process 812 (python3.12)
 ==PROF== Disconnected from process 812
 "ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size",\
-"Grid Size","Device","CC","dram__bytes_read.avg","dram__bytes_read.sum","dram__bytes_write.sum","gpu__time_duration.sum",\
+"Grid Size","Device","CC","dram__bytes_read.avg","dram__bytes_read.sum",\
+"dram__bytes_write.sum","gpu__time_duration.sum",\
 "launch__registers_per_thread","lts__t_bytes.sum","sm__warps_active.avg.pct_of_peak_sustained_active"
 "","","","","","","","","","","","byte","byte","byte","ns","register/thread","byte","%"
 "0","812","python3.12","127.0.0.1","embed_rows_q4","1","13","(256, 1, 1)","(1, 1, 1)","0","9.0",\
