@@ -1,15 +1,17 @@
-"""What each kernel of a decode step must move: weights, cache and state, in the order of the step.
+"""What each kernel of a step must move, in the order of the step.
 
-The order is that of `Forward::record_decode`, which `lily.estimate` lists and a test of it holds
-against the source; the bytes are those of the single kernels in `bench.kernel_cases`. A step may
-launch something else on a device that is not known here: then there are no such bytes to show.
+Decode: weights, cache and state; the order is that of `Forward::record_decode`, which
+`lily.estimate` lists, and the bytes are those of the single kernels in `bench.kernel_cases`.
+Prefill: weights, all experts once; the order is that of `Forward::record_prefill`. Tests hold both
+orders against the source. What a device launches besides is known by its family's name; where it
+fits nowhere, there are no such bytes to show.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lily import estimate
 from lily._native import kernels as native
@@ -19,6 +21,15 @@ from bench.kernel_memory import row_bytes
 from bench.shapes import ModelShape
 
 _PART_TOKENS = 64  # kAttentionSplitTokens of metal/params.h
+
+# What a chunk of a prompt dispatches: in a layer of each kind, and in every layer.
+DELTA_PREFILL = ("norm_rms", "linear", "delta_conv", "delta_chunk", "linear_add")
+ATTENTION_PREFILL = ("norm_rms", "linear", "rope_append", "attention_prefill", "linear_add")
+_GROUPED = ("moe_grouped_gate_up", "moe_grouped_down")  # the routed experts, then the shared one
+EXPERTS_PREFILL = (
+    *("norm_rms", "linear", "moe_route", "moe_sort"),
+    *(*_GROUPED, *_GROUPED, "moe_combine"),
+)
 
 
 @dataclass(frozen=True)
@@ -47,15 +58,56 @@ def decode_stages(shape: ModelShape, context: int, storage: str = "q4") -> list[
     return [*found, *(once[name] for name in last)]
 
 
-def align(kernels: Sequence[str], stages: Sequence[Stage]) -> str:
-    """Empty where the kernels are the stages, one each and in order; else what differs."""
-    if len(kernels) != len(stages):
-        return f"{len(kernels)} kernels ran, {len(stages)} operations are known"
-    for place, (kernel, stage) in enumerate(zip(kernels, stages, strict=True)):
-        # A product with a row has the name of its operation with "gemv" in it.
-        if not re.sub("_gemv_", "_", kernel).startswith(f"{stage.operation}_"):
-            return f"kernel {place} is '{kernel}', expected one of '{stage.operation}'"
-    return ""
+def prefill_stages(shape: ModelShape, storage: str = "q4") -> list[Stage]:
+    """All operations of a prompt that is one chunk, in order, with the logits behind it."""
+    once, row = _once(shape, storage), row_bytes(storage, shape.hidden)
+    weights = [
+        (shape.experts + 1) * row_bytes(router_storage(storage), shape.hidden),
+        2 * shape.experts * shape.width * row,
+        shape.experts * shape.hidden * row_bytes(storage, shape.width),
+        2 * shape.shared_width * row,
+        shape.hidden * row_bytes(storage, shape.shared_width),
+    ]
+    embed, *last = estimate.ONCE
+    found = [Stage(embed, "once", 0)]
+    for layer in range(shape.layers):
+        is_attention = shape.is_attention(layer)
+        sizes = _attention(shape, storage, 0) if is_attention else _delta(shape, storage)
+        mixer = {"linear": sizes["linear_norm"], "linear_add": sizes["linear_add"]}
+        part = "attention" if is_attention else "delta net"
+        operations = ATTENTION_PREFILL if is_attention else DELTA_PREFILL
+        found += [Stage(name, part, mixer.get(name, 0)) for name in operations]
+        left = iter(weights)
+        found += [
+            Stage(name, "experts", next(left) if name in ("linear", *_GROUPED) else 0)
+            for name in EXPERTS_PREFILL
+        ]
+    return [*found, *(Stage(name, "once", once[name]) for name in last)]
+
+
+def assign(kernels: Sequence[str], stages: Sequence[Stage]) -> list[Stage]:
+    """For each kernel its stage; raises ValueError where kernels and stages are not in one order.
+
+    A kernel that is not the next stage's belongs to the one before it, if it is of its family: it
+    must move nothing that was not counted there.
+    """
+    found: list[Stage] = []
+    begun = 0
+    for place, kernel in enumerate(kernels):
+        # The kernel of a product names its kind after the family: "linear_gemv_norm_q4".
+        name = re.sub("_gem[mv]", "", kernel) + "_"
+        following = stages[begun] if begun < len(stages) else None
+        if following and name.startswith(f"{following.operation}_"):
+            found.append(following)
+            begun += 1
+        elif found and name.split("_")[0] == found[-1].operation.split("_")[0]:
+            found.append(replace(found[-1], moved_bytes=0))
+        else:
+            wanted = f"'{following.operation}'" if following else "no more"
+            raise ValueError(f"kernel {place} is '{kernel}', expected {wanted}")
+    if begun < len(stages):
+        raise ValueError(f"the kernels end before '{stages[begun].operation}'")
+    return found
 
 
 def _once(shape: ModelShape, storage: str) -> dict[str, int]:

@@ -23,14 +23,15 @@ from typing import Any
 from bench import machine, ncu, token_table
 from bench.harness import Report, Summary
 from bench.shapes import MODELS
-from bench.token_bytes import Stage, align, decode_stages
+from bench.token_bytes import Stage, assign, decode_stages, prefill_stages
 
 _NOTES = (
     "alone: each kernel by itself under Nsight Compute, clocks and caches as they are; short ones "
     "take about 2 to 3 us more than in a chain, where one begins while the one before it ends.",
     "in use: the replayed graph by the host's clock, with what the host does between two steps.",
-    "must move: weights, cache and state that the mathematics needs; DRAM: what went past the "
-    "caches, which is less where one kernel reads what another has just written.",
+    "must move: weights, cache and state that the mathematics needs; of a prefill weights alone. "
+    "DRAM: what went past the caches, which is less where a kernel reads what one has just "
+    "written. GB/s: of the former, or of the latter where nothing must move.",
 )
 
 
@@ -103,12 +104,12 @@ class _Probe:
         self._report.add({"phase": phase, "tokens": tokens}, "us", summary)
         launches = self._profile(program, self._logs / f"{phase}_{tokens}.csv")
         point = {"phase": phase, "tokens": tokens, "in_use_us": round(summary.median, 2)}
-        stages: list[Stage] = []
-        if phase == "decode":
-            stages = decode_stages(MODELS[self._arguments.shapes], tokens)
-            if why := align([launch.kernel for launch in launches], stages):
-                self._report.note(f"{phase} at {tokens:,}: what must move is not known: {why}")
-                stages = []
+        shape, stages = MODELS[self._arguments.shapes], []
+        known = decode_stages(shape, tokens) if phase == "decode" else prefill_stages(shape)
+        try:
+            stages = assign([launch.kernel for launch in launches], known)
+        except ValueError as error:
+            self._report.note(f"{phase} at {tokens:,}: what must move is not known: {error}")
         return point | summarise(launches, stages, self._report.extra["limits"])
 
     def _profile(self, program: list[str], log: Path) -> list[ncu.Launch]:
@@ -185,8 +186,8 @@ def summarise(
 
 
 def _with_rate(row: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
-    """GB/s of what must move, or where that is not known of what moved, and its share."""
-    size = row.get("moved_bytes", row["dram_bytes"])
+    """GB/s of what must move, or where that is nothing or not known of what moved; its share."""
+    size = row.get("moved_bytes") or row["dram_bytes"]
     row["gb_per_s"] = round(size / row["alone_us"] / 1e3, 1)
     if limits:
         row["share"] = round(row["gb_per_s"] / limits["copy_gb_per_s"], 4)

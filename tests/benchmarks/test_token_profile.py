@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import sys
 from types import SimpleNamespace
@@ -20,8 +21,16 @@ from bench import __main__ as command
 from bench import harness, ncu, token_table
 from bench.kernel_cases import decode_cases
 from bench.kernel_memory import Memory
+from bench.machine import ROOT
 from bench.shapes import REAL, TINY
-from bench.token_bytes import align, decode_stages
+from bench.token_bytes import (
+    ATTENTION_PREFILL,
+    DELTA_PREFILL,
+    EXPERTS_PREFILL,
+    assign,
+    decode_stages,
+    prefill_stages,
+)
 from bench.token_profile import _Probe, summarise
 
 TABLE = """==WARNING== Note: Running with uncontrolled GPU caches. Profiling results may be [...]
@@ -95,14 +104,53 @@ def test_the_real_models_token():
     assert len(decode_stages(REAL, 256)) == 253
 
 
-def test_kernels_in_another_order_are_seen():
+def test_the_real_models_prompt():
+    """All matrices once but the embedding: the file's 19.5 GB without its share of that."""
+    moved = sum(stage.moved_bytes for stage in prefill_stages(REAL))
+    embedding = 248_320 * 2048 * 9 // 16
+    assert moved + embedding == pytest.approx(19_511_107_200, rel=1e-3)
+
+
+def test_a_prompts_operations_are_those_of_the_forward_pass():
+    source = (ROOT / "src" / "model" / "forward.cpp").read_text("utf-8")
+
+    def recorded(function):
+        body = re.search(rf"void Forward::{function}\(.*?\n}}\n", source, re.DOTALL).group()
+        return tuple(re.findall(r"ops::(\w+)\(step", body))
+
+    first, *mixers = recorded("prefill_mixer")  # the norm stands before the choice
+    assert (first, *mixers[: len(ATTENTION_PREFILL) - 1]) == ATTENTION_PREFILL
+    assert (first, *mixers[len(ATTENTION_PREFILL) - 1 :]) == DELTA_PREFILL
+    assert recorded("prefill_moe") == EXPERTS_PREFILL
+    assert recorded("record_prefill") == ("embed_rows",)
+
+
+def test_kernels_and_stages():
     stages = decode_stages(TINY, 256)
     kernels = [f"{stage.operation}_q4" for stage in stages]
     kernels[1] = "linear_gemv_norm_q4_i32x256"
-    assert align(kernels, stages) == ""
-    assert "kernels ran" in align(kernels[1:], stages)
-    kernels[2:4] = kernels[3:1:-1]
-    assert align(kernels, stages) == "kernel 2 is 'linear_add_q4', expected one of 'delta_step'"
+    assert assign(kernels, stages) == stages
+    with pytest.raises(ValueError, match="the kernels end before 'sample_draw'"):
+        assign(kernels[:-1], stages)
+    with pytest.raises(ValueError, match="kernel 2 is 'moe_down_q4', expected 'delta_step'"):
+        assign([*kernels[:2], "moe_down_q4"], stages)
+    with pytest.raises(ValueError, match="is 'embed_rows_q4', expected no more"):
+        assign([*kernels, "embed_rows_q4"], stages)
+
+
+def test_a_second_kernel_of_an_operation_moves_nothing_more():
+    stages = prefill_stages(TINY)
+    kernels = []
+    for stage in stages:
+        kernels.append(f"{stage.operation}_f32")
+        if stage.operation == "delta_conv":
+            kernels.append("delta_carry_f32")
+        if stage.operation == "linear":
+            kernels.append("linear_gemm_sum_f32")
+    found = assign(kernels, stages)
+    assert len(found) == len(kernels)
+    assert sum(stage.moved_bytes for stage in found) == sum(s.moved_bytes for s in stages)
+    assert {found[at].part for at, name in enumerate(kernels) if "carry" in name} == {"delta net"}
 
 
 def test_rows_of_a_point():
@@ -125,7 +173,7 @@ STAND_IN = """#!{python}
 import subprocess, sys
 sys.path[:0] = {path!r}
 from bench.shapes import TINY
-from bench.token_bytes import decode_stages
+from bench.token_bytes import decode_stages, prefill_stages
 words = sys.argv[1:]
 log, metrics = words[words.index("--log-file") + 1], words[words.index("--metrics") + 1].split(",")
 if {broken} and len(metrics) > 3:
@@ -134,8 +182,8 @@ program = words[words.index("--metrics") + 2:]
 subprocess.run(program, check=True)
 head = ["ID", "Process ID", "Kernel Name", "Block Size", "Grid Size", *metrics]
 rows = [head, ["", "", "", "", "", *("ns" if "time" in name else "byte" for name in metrics)]]
-stages = decode_stages(TINY, 48) if "--context" in words else []
-names = [stage.operation for stage in stages] or ["norm_rms"]
+stages = decode_stages(TINY, 48) if "--context" in words else prefill_stages(TINY)
+names = [stage.operation for stage in stages]
 for place, name in enumerate(names):
     values = ["2,000"] * len(metrics)
     rows.append([str(place), "7", name + "_q4", "(64, 1, 1)", "(8, 1, 1)", *values])
@@ -167,7 +215,9 @@ def test_the_whole_with_a_stand_in(tmp_path, monkeypatch, capsys, broken):
     document = json.loads((tmp_path / "token.json").read_text("utf-8"))
     assert [point["phase"] for point in document["points"]] == ["prefill", "decode"]
     assert all(point["in_use_us"] > 0 for point in document["points"])
-    assert [p["alone_us"] for p in document["points"]] == [2, 2 * len(decode_stages(TINY, 48))]
+    counts = [len(prefill_stages(TINY)), len(decode_stages(TINY, 48))]
+    assert [point["alone_us"] for point in document["points"]] == [2 * count for count in counts]
+    assert all(point["moved_bytes"] > 0 for point in document["points"])
     rendered = token_table.lines(document)
     assert sum(line.startswith("| **all** |") for line in rendered) == 2
 

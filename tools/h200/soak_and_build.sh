@@ -68,7 +68,7 @@ job llama_once "${ask[@]}" "512 32 0" "$scratch/peer/llama_resident" "$scratch/f
 cp "$scratch"/peer/peer.xz.* "$OUT/" || true
 cp "$scratch/peer/peer_build.log" "$logs/" || true
 tar -C "$scratch" -cJf "$OUT/checks.tar.xz" checks
-for name in tests sanitizers mlx_once llama_once token_once; do
+for name in build tests sanitizers mlx_once llama_once token_once; do
   echo "--- $name"
   tail -n 14 "$logs/$name.log" | cut -c 1-220
 done
