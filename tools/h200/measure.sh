@@ -34,6 +34,10 @@ fi || echo "the soak left no result"
 
 if wanted lengths; then
   peer="$scratch/peer/llama_resident" peers=()
+  # What the first call did not finish goes on where it stood.
+  if [ ! -x "$peer" ] && [ -d "$scratch/peer/build" ]; then
+    OUT="$scratch/peer" timeout 200 tools/h200/peer.sh build >"$logs/build.log" 2>&1 || true
+  fi
   if [ -x "$peer" ]; then
     note="of llama-cpp-python 0.3.36, built for sm_90 by tools/h200/peer.sh"
     peers+=(--llama "$peer" --gguf "$scratch/full.gguf" --llama-note "$note")

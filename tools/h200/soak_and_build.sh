@@ -31,7 +31,7 @@ PYTHONPATH="$soak/python:$soak${PYTHONPATH##"$PWD/python:$PWD"}" setsid bash -c 
     --name soak_gpu >soak.log 2>&1
   echo $? >exit_status' soak "$soak" "${MINUTES:-10}" </dev/null >/dev/null 2>&1 &
 
-OUT="$scratch/peer" job build nice -n 10 tools/h200/peer.sh build &
+OUT="$scratch/peer" job build tools/h200/peer.sh build &
 build=$!
 # shellcheck disable=SC2016
 job models bash -c '

@@ -4,6 +4,7 @@
 # usage: tools/h200/test.sh [options of pytest]
 source "$(dirname "$0")/setup.sh"
 status=0
+export OPENBLAS_NUM_THREADS=2  # of each of the workers, which compute references
 timeout "${LIMIT_S:-300}" python3 -m pytest tests/kernels tests/engine/test_gpu_*.py \
   --require-device cuda -k "cuda or gpu" \
   -q --tb=short -p no:cacheprovider -n "${WORKERS:-8}" --junitxml="$OUT/kernels.xml" "$@" \
