@@ -98,17 +98,17 @@ class _Probe:
         program += [os.path.abspath(self._arguments.model), option, str(tokens)]
         program += ["--device", self._arguments.device]
         said = self._call([*program, "--samples", str(self._arguments.samples)])
-        found = json.loads(said.splitlines()[-1])
+        found = json.loads([line for line in said.splitlines() if line.startswith("{")][-1])
         self._report.extra["device"] = found["about"]
         summary = Summary(tuple(second * 1e6 for second in found["seconds"]))
         self._report.add({"phase": phase, "tokens": tokens}, "us", summary)
         launches = self._profile(program, self._logs / f"{phase}_{tokens}.csv")
         point = {"phase": phase, "tokens": tokens, "in_use_us": round(summary.median, 2)}
         shape, stages = MODELS[self._arguments.shapes], []
-        known = decode_stages(shape, tokens) if phase == "decode" else prefill_stages(shape)
         try:
+            known = decode_stages(shape, tokens) if phase == "decode" else prefill_stages(shape)
             stages = assign([launch.kernel for launch in launches], known)
-        except ValueError as error:
+        except (KeyError, ValueError) as error:  # operations that are new here
             self._report.note(f"{phase} at {tokens:,}: what must move is not known: {error}")
         return point | summarise(launches, stages, self._report.extra["limits"])
 

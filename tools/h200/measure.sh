@@ -19,6 +19,7 @@ part() {
   [ "$most" -gt 0 ] || { echo "$name: no time left"; return; }
   timeout -s INT -k 10 "$most" "$@" >"$logs/$name.log" 2>&1 || status=$?
   echo "--- $name: exit $status after $((SECONDS - begin)) s, at $SECONDS s"
+  grep -a '^note' "$logs/$name.log" | tail -n 12 | cut -c 1-170 || true
   grep -av '^note' "$logs/$name.log" | tail -n 30 | cut -c 1-230 || true
   # Not one that was there before.
   [ ! "bench/results/$name.json" -nt "$logs/begin" ] || cp "bench/results/$name.json" "$OUT/"
