@@ -32,7 +32,7 @@ class BufferStorage {
 };
 using Buffer = std::shared_ptr<BufferStorage>;
 
-// A window into a buffer. Empty (no buffer) stands for an optional binding that is not used.
+// A window into a buffer. Empty where it has none, as no binding may be.
 struct View {
   Buffer buffer;
   size_t offset_bytes = 0;

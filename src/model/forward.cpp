@@ -2,6 +2,7 @@
 #include "model/forward.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace lily {
@@ -22,8 +23,8 @@ ChunkActivations cut(const ChunkActivations& chunk, uint32_t tokens, uint64_t sl
         &ChunkActivations::query, &ChunkActivations::attention_mixed, &ChunkActivations::delta_qkv,
         &ChunkActivations::delta_gates, &ChunkActivations::delta_mixed,
         &ChunkActivations::router_logits, &ChunkActivations::expert_ids,
-        &ChunkActivations::expert_weights, &ChunkActivations::shared_act,
-        &ChunkActivations::shared_out}) {
+        &ChunkActivations::expert_weights, &ChunkActivations::shared_order,
+        &ChunkActivations::shared_act, &ChunkActivations::shared_out}) {
     if ((rows.*part).view) rows.*part = first(rows.*part, tokens);
   }
   for (Tensor ChunkActivations::* part :
@@ -61,6 +62,9 @@ ChunkActivations::ChunkActivations(Arena& arena, const Config& c, DType act, uin
   offsets = arena.tensor(DType::u32, {c.experts + 1ull});
   expert_act = arena.tensor(act, {slot_rows, c.expert_width});
   expert_out = arena.tensor(DType::f32, {slot_rows, c.hidden});
+  std::vector<uint32_t> as_they_stand(tokens);
+  std::iota(as_they_stand.begin(), as_they_stand.end(), 0);
+  shared_order = {arena.filled<uint32_t>(as_they_stand), DType::u32, {tokens}};
   shared_offsets = arena.tensor(DType::u32, {2});
   shared_act = arena.tensor(act, {tokens, c.shared_width});
   shared_out = arena.tensor(DType::f32, {tokens, c.hidden});
@@ -203,7 +207,6 @@ void Forward::prefill_mixer(Step& step, const ChunkActivations& rows, const Sess
 void Forward::prefill_moe(Step& step, const ChunkActivations& rows,
                           const LayerWeights& layer) const {
   const ops::MoeWeights& moe = layer.moe;
-  const Tensor as_they_stand;  // no order: the shared expert takes every row
   ops::norm_rms(step, rows.normed, rows.hidden, layer.moe_gain, eps_);
   ops::linear(step, rows.router_logits, rows.normed, {moe.router, moe.shared_router});
   ops::moe_route(step, rows.expert_ids, rows.expert_weights, rows.router_logits);
@@ -211,10 +214,10 @@ void Forward::prefill_moe(Step& step, const ChunkActivations& rows,
   ops::moe_grouped_gate_up(step, rows.expert_act, rows.normed, rows.order, rows.offsets, moe.gate,
                            moe.up, moe.slots);
   ops::moe_grouped_down(step, rows.expert_out, rows.expert_act, rows.order, rows.offsets, moe.down);
-  ops::moe_grouped_gate_up(step, rows.shared_act, rows.normed, as_they_stand, rows.shared_offsets,
-                           moe.shared_gate, moe.shared_up, 1);
-  ops::moe_grouped_down(step, rows.shared_out, rows.shared_act, as_they_stand, rows.shared_offsets,
-                        moe.shared_down);
+  ops::moe_grouped_gate_up(step, rows.shared_act, rows.normed, rows.shared_order,
+                           rows.shared_offsets, moe.shared_gate, moe.shared_up, 1);
+  ops::moe_grouped_down(step, rows.shared_out, rows.shared_act, rows.shared_order,
+                        rows.shared_offsets, moe.shared_down);
   ops::moe_combine(step, rows.hidden, rows.expert_out, rows.shared_out, rows.expert_weights);
 }
 

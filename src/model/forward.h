@@ -37,7 +37,8 @@ struct ChunkActivations {
   Tensor offsets;          // u32 [E + 1]
   Tensor expert_act;       // act [T*S, I]
   Tensor expert_out;       // f32 [T*S, H]
-  Tensor shared_offsets;   // u32 [2]: 0, T; the shared expert is a stack of one
+  Tensor shared_order;     // u32 [T]: 0, 1, ...; the shared expert is a stack of one
+  Tensor shared_offsets;   // u32 [2]: 0, T
   Tensor shared_act;       // act [T, Is]
   Tensor shared_out;       // f32 [T, H]
 };

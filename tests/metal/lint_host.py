@@ -31,13 +31,13 @@ class Launch:
 
 
 def parse_step(text: str) -> Iterator[Launch]:
-    """Launches of a printed step. An empty binding reads as input."""
+    """Launches of a printed step."""
     for line in text.splitlines():
         match = re.fullmatch(r"[| ] (\w+) \[\d+x\d+x\d+ of (\d+)\](.*)", line)
         if match is None:
             raise LookupError(f"cannot read the step's line {line!r}")
-        accesses = re.findall(r" (inout|in|out|-)", match[3])
-        yield Launch(match[1], int(match[2]), tuple("in" if it == "-" else it for it in accesses))
+        accesses = re.findall(r" (inout|in|out)", match[3])
+        yield Launch(match[1], int(match[2]), tuple(accesses))
 
 
 class Recorder:

@@ -131,7 +131,7 @@ TEST(cuda_passes_bindings_and_params_as_they_are) {
     float c;
   } params = {7, 8, 0.5f};
   Step step;
-  step.add("probe_add", {in(View()), in(whole.slice(16, 16)), out(whole.slice(32, 16))}, params,
+  step.add("probe_add", {in(whole), in(whole.slice(16, 16)), out(whole.slice(32, 16))}, params,
            {{3, 2, 5}, {32, 1, 1}, "_wide"});
   device->submit(step);
   device->wait();
@@ -140,7 +140,7 @@ TEST(cuda_passes_bindings_and_params_as_they_are) {
   CHECK(launch.groups == (std::array<uint32_t, 3>{3, 2, 5}));
   CHECK(launch.threads == (std::array<uint32_t, 3>{32, 1, 1}));
   const auto* buffers = launch.arguments.buffers;
-  CHECK_EQ(buffers[0], 0u);
+  CHECK_EQ(buffers[1] - buffers[0], 16u);
   CHECK_EQ(buffers[2] - buffers[1], 16u);
   for (size_t at = 3; at < cuda::Arguments::kMostBuffers; ++at) CHECK_EQ(buffers[at], 0u);
   CHECK(std::memcmp(launch.arguments.params, &params, sizeof params) == 0);
@@ -240,8 +240,11 @@ TEST(cuda_refuses_what_does_not_fit) {
                submit({"probe_small", {}, {}, one_group(65)}));
   CHECK_THROWS(DeviceError, "cuLaunchKernel of kernel 'probe_small' [1x1x1 groups of 63x1x1]",
                submit({"probe_small", {}, {}, one_group(63)}));
+  const View any(device->allocate(16));
   CHECK_THROWS(InvalidInput, "has 25 bindings, expected up to 24",
-               submit({"probe_add", std::vector<Binding>(25), {}, one_group(1)}));
+               submit({"probe_add", std::vector<Binding>(25, in(any)), {}, one_group(1)}));
+  CHECK_THROWS(InvalidInput, "kernel 'probe_add' has an empty binding",
+               submit({"probe_add", {in(View())}, {}, one_group(1)}));
   CHECK_THROWS(InvalidInput, "129 bytes of parameters",
                submit({"probe_add", {}, std::vector<std::byte>(129), one_group(1)}));
   const auto other = open_device("cpu", {.threads = 1, .isa = {}});
