@@ -201,9 +201,7 @@ def run_prefill(
     gate, up = matrices["shared_gate"], matrices["shared_up"]
     as_they_stand = arena.input(np.arange(tokens, dtype=np.uint32))
     native.moe_grouped_gate_up(step, shared_act, normed, as_they_stand, whole, gate, up, 1)
-    native.moe_grouped_down(
-        step, shared, shared_act, as_they_stand, whole, matrices["shared_down"]
-    )
+    native.moe_grouped_down(step, shared, shared_act, as_they_stand, whole, matrices["shared_down"])
     native.moe_combine(step, residual, y, shared, weights)
     arena.run_step(step)
     return {"residual": residual.numpy(), "ids": ids.numpy(), "logits": logits.numpy()}
