@@ -1,8 +1,12 @@
 // The products of prefill and its attention on Metal 4 tensor ops (M5): the kernels of
 // linear_gemm.h, moe_grouped.h and attention_prefill.h over tile_tensor_ops.h, under names that end
 // in _tensor. UNTESTED, as that file says. A library of its own, compiled for Metal 4 only where
-// the device has the units and a self-check passes; never the only path.
+// the device has the units, and used where a self-check passes (src/ops/tensor_check.h); never the
+// only path.
 #define LILY_TENSOR_OPS
+// Where one program holds all kernels (device "fibers"), its linker keeps one copy of functions that
+// have one name; these are not those of the portable kernels.
+#define lily lily_tensor_ops
 
 #include "attention_prefill.h"
 #include "linear_gemm.h"
