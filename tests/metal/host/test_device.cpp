@@ -10,13 +10,6 @@ namespace {
 
 using namespace test;
 
-std::string fact(const Device& device, std::string_view name) {
-  for (const Fact& fact : device.facts()) {
-    if (fact.name == name) return fact.value;
-  }
-  return "none";
-}
-
 // One run of probe_add; what it gives from 1.
 float run_add(Device& device, const char* kernel = "probe_add") {
   const View from = floats(device, 64, 1), to = floats(device, 64);
@@ -38,8 +31,6 @@ TEST(metal_asks_for_features_and_not_for_names) {
   CHECK(oldest->tiles() == Tiles::apple);
   CHECK_EQ(oldest->weight_alignment_bytes(), 16u);
   CHECK_EQ(fact(*oldest, "tensor units"), "no");
-  machine.settings.family = 10;
-  CHECK_EQ(fact(*machine.open(), "tensor units"), "yes, not used");
   machine.settings.family = 6;
   CHECK_THROWS(DeviceError, "expected Apple silicon", machine.open());
   machine.settings.is_there = false;

@@ -1,0 +1,164 @@
+// The check of tensor ops with the real kernels, on a simulated GPU that runs them on fibers, some
+// of them badly: it passes what is right, and nothing else, and tokens are right in any case.
+#if defined(LILY_HAS_FIBERS)
+
+#include <map>
+
+#include "../../native/models.h"
+#include "engine/engine.h"
+#include "ops/tensor_check.h"
+#include "probes.h"
+#include "state.h"
+
+namespace lily {
+namespace {
+
+using namespace test;
+
+// Fibers, but for one kernel.
+class Spoiled final : public simulated::Executor {
+ public:
+  enum class How { sound, wrong, nan, fails, missing };
+  Spoiled(std::string kernel, How how) : kernel_(std::move(kernel)), how_(how) {}
+
+  std::unique_ptr<simulated::Kernel> find(const std::string& name) override {
+    if (is_spoiled(name) && how_ == How::missing) return nullptr;
+    return sound_->find(name);
+  }
+  std::vector<std::string> names() override {
+    std::vector<std::string> all = sound_->names();
+    if (how_ == How::missing) {
+      std::erase_if(all, [&](const std::string& name) { return is_spoiled(name); });
+    }
+    return all;
+  }
+  std::vector<simulated::Touched> run(const simulated::Launch& launch) override {
+    if (!is_spoiled(launch.kernel)) return sound_->run(launch);
+    if (how_ == How::fails) throw std::runtime_error("a page fault");
+    std::vector<simulated::Touched> touched = sound_->run(launch);
+    for (const simulated::Touched& span : touched) {
+      if (span.written) spoil(reinterpret_cast<uint16_t*>(span.begin), (span.end - span.begin) / 2);
+    }
+    return touched;
+  }
+
+ private:
+  bool is_spoiled(const std::string& name) const {
+    return how_ != How::sound && name.ends_with(kernel_);
+  }
+  // The upper half of the last float, or the last bf16: twice as much, or none at all.
+  void spoil(uint16_t* halves, size_t count) const {
+    if (how_ == How::nan) halves[count - 1] = 0x7FC0;
+    if (how_ == How::wrong) halves[count - 1] ^= 0x0080;
+  }
+
+  std::shared_ptr<simulated::Executor> sound_ = simulated::default_executor();
+  std::string kernel_;
+  How how_;
+};
+
+// A machine with tensor units, whose GPU runs the real kernels.
+struct FiberMachine : Machine {
+  explicit FiberMachine(std::string kernel = {}, Spoiled::How how = Spoiled::How::sound) {
+    simulated::set_executor(std::make_shared<Spoiled>(std::move(kernel), how));
+    settings.family = 10;
+    ::setenv("HOME", folder.path().c_str(), 1);
+  }
+  ~FiberMachine() { simulated::set_executor(std::make_shared<ProbeExecutor>()); }
+
+  std::shared_ptr<Device> open_with_all_kernels() const {
+    return make_metal_device(
+        {.cache_folder = folder.path() / "cache", .check = ops::check_tensor_kernels});
+  }
+};
+
+// How often each of them ran.
+std::map<std::string, int> runs_of_tensor_kernels() {
+  std::map<std::string, int> runs;
+  for (const simulated::Ran& ran : simulated::statistics().ran) {
+    if (ran.kernel.ends_with("_tensor")) ++runs[ran.kernel];
+  }
+  return runs;
+}
+
+TEST(metal_checks_every_kernel_of_tensor_ops) {
+  FiberMachine machine;
+  const auto device = machine.open_with_all_kernels();
+  CHECK_EQ(fact(*device, "tensor units"), "yes, used (self-check passed)");
+  const std::map<std::string, int> runs = runs_of_tensor_kernels();
+  for (const std::string& name : simulated::executor().names()) {
+    if (name.ends_with("_tensor") && !runs.contains(name)) {
+      fail(__FILE__, __LINE__, name + " was not checked");
+    }
+  }
+  CHECK_EQ(runs.size(), 13u);
+}
+
+TEST(metal_notices_spoiled_tensor_ops) {
+  const auto why = [](const char* kernel, Spoiled::How how) {
+    FiberMachine machine(kernel, how);
+    const auto device = machine.open_with_all_kernels();
+    CHECK(device->tiles() == Tiles::apple);
+    return fact(*device, "tensor units");
+  };
+  const auto says = [](const std::string& text, const char* part) {
+    if (text.find(part) == std::string::npos) fail(__FILE__, __LINE__, text + ": not " + part);
+  };
+  using enum Spoiled::How;
+  says(why("linear_gemm_q4_bf16_tensor", wrong), "linear_gemm_q4_bf16_tensor is off by ");
+  says(why("moe_grouped_gate_up_q8_bf16_tensor", wrong),
+       "moe_grouped_gate_up_q8_bf16_tensor is off by ");
+  says(why("linear_gemm_add_bf16_bf16_tensor", nan), "linear_gemm_add_bf16_bf16_tensor gives nan");
+  says(why("attention_prefill_bf16_bf16_d256_tensor", nan),
+       "attention_prefill_bf16_bf16_d256_tensor gives nan");
+  says(why("moe_grouped_down_q4_bf16_tensor", fails),
+       "a page fault (code 1); it held kernel moe_grouped_down_q4_bf16_tensor");
+  says(why("linear_gemm_q8_bf16_tensor", missing),
+       "there is no kernel named 'linear_gemm_q8_bf16_tensor'");
+  says(why("_tensor", missing),
+       "metal/tensor_ops/prefill.metal does not compile here: error: there is no kernel in it");
+}
+
+// A prompt of more than a tile, then steps that feed themselves.
+std::vector<uint32_t> generate(const std::filesystem::path& folder, const char* device) {
+  EngineOptions options;
+  options.device = device;
+  options.max_context = 128;
+  options.chunk_tokens = 80;
+  options.threads = 1;
+  const auto engine = Engine::load(folder, options);
+  const auto session = engine->open_session(0);
+  std::vector<uint32_t> prompt;
+  for (uint32_t token = 0; token < 77; ++token) prompt.push_back(token * 7 % 211);
+  session->prefill(prompt, {});
+  std::vector<uint32_t> tokens{session->sampled().token_id};
+  for (int step = 0; step < 2; ++step) {
+    tokens.push_back(session->step(tokens.back(), nullptr).token_id);
+  }
+  return tokens;
+}
+
+TEST(metal_generates_with_and_without_tensor_ops) {
+  const Folder folder;
+  write_model(folder, config_text(64, 4, 2, 64, 5, 3, 64, 211, 128), Fill::random);
+  const std::vector<uint32_t> expected = generate(folder.path(), "fibers");
+  {
+    FiberMachine machine;
+    CHECK(generate(folder.path(), "metal") == expected);
+    // Once by the check.
+    CHECK(runs_of_tensor_kernels()["linear_gemm_bf16_bf16_tensor"] > 1);
+    CHECK(runs_of_tensor_kernels()["moe_grouped_down_bf16_bf16_tensor"] > 1);
+  }
+  using enum Spoiled::How;
+  for (const Spoiled::How how : {wrong, nan, fails, missing}) {
+    FiberMachine machine("linear_gemm_bf16_bf16_tensor", how);
+    CHECK(generate(folder.path(), "metal") == expected);
+    // It is the first that is checked.
+    CHECK_EQ(runs_of_tensor_kernels().size(), how == missing ? 0u : how == fails ? 0u : 1u);
+  }
+}
+
+}  // namespace
+}  // namespace lily
+
+#endif
