@@ -21,7 +21,7 @@ struct Rule {
 };
 constexpr Rule kSums{0x1p-14, 0x1p-30};
 // Results that are stored as bf16 may be rounded to the neighbour, 2^-7 of their value away; and
-// the weights of attention are rounded before the block's maximum is the same.
+// attention rounds weights under a running maximum, which other blocks find elsewhere.
 constexpr Rule kRounded{0x1p-6, 0x1p-16};
 
 constexpr uint32_t kGroup = 64;  // of quantised weights
