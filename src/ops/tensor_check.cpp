@@ -2,7 +2,10 @@
 // what will run: names, grids and all.
 #include "ops/tensor_check.h"
 
+#include <array>
+#include <bit>
 #include <cmath>
+#include <cstdio>
 #include <functional>
 #include <random>
 
@@ -25,9 +28,10 @@ constexpr Rule kSums{0x1p-14, 0x1p-30};
 constexpr Rule kRounded{0x1p-6, 0x1p-16};
 
 constexpr uint32_t kGroup = 64;  // of quantised weights
-// Rows of five experts, one of which has none.
-constexpr uint32_t kOffsets[] = {0, 97, 97, 161, 162, 212};
-constexpr uint32_t kExperts = 5, kSlots = 2, kRows = 212;
+// Rows of five experts, one of which has none: few, and more than a small tile's on average.
+constexpr uint32_t kExperts = 5, kSlots = 2;
+using Offsets = std::array<uint32_t, kExperts + 1>;
+constexpr Offsets kFew{0, 39, 39, 70, 71, 84}, kMany{0, 97, 97, 161, 162, 212};
 
 // Tensors with contents drawn from a seed: the same in every process.
 class Inputs {
@@ -68,9 +72,9 @@ class Inputs {
     return made;
   }
   // Slots in an order that no sort would give, for every row knows its slot.
-  View order() {
-    std::vector<uint32_t> slots(kRows);
-    for (uint32_t at = 0; at < kRows; ++at) slots[at] = at * 61 % kRows;
+  View order(uint32_t rows) {
+    std::vector<uint32_t> slots(rows);
+    for (uint32_t at = 0; at < rows; ++at) slots[at] = at * 61 % rows;
     return put(slots);
   }
 
@@ -125,8 +129,8 @@ class Checker {
 
   std::string run() {
     for (const Storage storage : {Storage::bf16, Storage::q8, Storage::q4}) {
-      dense(storage);
-      grouped(storage);
+      for (const uint32_t tokens : {21, 131}) dense(storage, tokens);
+      for (const Offsets& offsets : {kFew, kMany}) grouped(storage, offsets);
     }
     attention();
     return found_;
@@ -157,34 +161,33 @@ class Checker {
     if (!wrong.empty()) found_ = names[1] + " " + wrong;
   }
 
-  void dense(Storage storage) {
-    const Tensor x{inputs_.bf16(70 * 192), DType::bf16, {70, 192}};
+  void dense(Storage storage, uint32_t tokens) {
+    const Tensor x{inputs_.bf16(tokens * 192), DType::bf16, {tokens, 192}};
     const std::vector<Matrix> segments{inputs_.matrix(storage, 70, 192),
                                        inputs_.matrix(storage, 33, 192)};
-    compare({{}, DType::f32, {70, 103}}, {}, kSums,
+    compare({{}, DType::f32, {tokens, 103}}, {}, kSums,
             [&](Step& step, const Tensor& y) { linear(step, y, x, segments); });
 
-    const Tensor rows{inputs_.bf16(131 * 128), DType::bf16, {131, 128}};
-    const Matrix weight = inputs_.matrix(storage, 66, 128);
-    compare({{}, DType::f32, {131, 66}}, std::vector<float>(131 * 66, 0.5f), kSums,
-            [&](Step& step, const Tensor& y) { linear_add(step, y, rows, weight); });
+    const Matrix weight = inputs_.matrix(storage, 66, 192);
+    compare({{}, DType::f32, {tokens, 66}}, std::vector<float>(tokens * 66, 0.5f), kSums,
+            [&](Step& step, const Tensor& y) { linear_add(step, y, x, weight); });
   }
 
-  void grouped(Storage storage) {
-    const Tensor order{inputs_.order(), DType::u32, {kRows}};
-    const Tensor offsets{inputs_.put(std::vector(std::begin(kOffsets), std::end(kOffsets))),
-                         DType::u32,
-                         {kExperts + 1}};
-    const Tensor x{inputs_.bf16(kRows / kSlots * 128), DType::bf16, {kRows / kSlots, 128}};
+  void grouped(Storage storage, const Offsets& bounds) {
+    const uint32_t rows = bounds.back();
+    const Tensor order{inputs_.order(rows), DType::u32, {rows}};
+    const Tensor offsets{
+        inputs_.put(std::vector(bounds.begin(), bounds.end())), DType::u32, {kExperts + 1}};
+    const Tensor x{inputs_.bf16(rows / kSlots * 128), DType::bf16, {rows / kSlots, 128}};
     const Matrix gate = inputs_.matrix(storage, 40, 128, kExperts);
     const Matrix up = inputs_.matrix(storage, 40, 128, kExperts);
-    compare({{}, DType::bf16, {kRows, 40}}, {}, kRounded, [&](Step& step, const Tensor& act) {
+    compare({{}, DType::bf16, {rows, 40}}, {}, kRounded, [&](Step& step, const Tensor& act) {
       moe_grouped_gate_up(step, act, x, order, offsets, gate, up, kSlots);
     });
 
-    const Tensor act{inputs_.bf16(kRows * 128), DType::bf16, {kRows, 128}};
+    const Tensor act{inputs_.bf16(rows * 128), DType::bf16, {rows, 128}};
     const Matrix down = inputs_.matrix(storage, 70, 128, kExperts);
-    compare({{}, DType::f32, {kRows, 70}}, {}, kSums, [&](Step& step, const Tensor& y) {
+    compare({{}, DType::f32, {rows, 70}}, {}, kSums, [&](Step& step, const Tensor& y) {
       moe_grouped_down(step, y, act, order, offsets, down);
     });
   }

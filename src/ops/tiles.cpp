@@ -24,7 +24,9 @@ struct BlockTile {
 };
 constexpr BlockTile kSmall{32, 64, 128, "_t32"};
 constexpr BlockTile kWide{64, 64, 128, "_t64"};
-constexpr BlockTile kTensor{64, 64, 128, "_tensor"};
+// The same tiles on tensor ops.
+constexpr BlockTile kSmallTensor{32, 64, 128, "_t32_tensor"};
+constexpr BlockTile kWideTensor{64, 64, 128, "_t64_tensor"};
 constexpr BlockTile kLanes16{16, 128, 128, "_lanes16"};
 constexpr BlockTile kLanes32{32, 128, 128, "_lanes32"};
 constexpr BlockTile kLanes64{64, 128, 128, "_lanes64"};
@@ -48,8 +50,9 @@ bool takes_tensor(Tiles tiles, DType activation) {
 
 // Tiles much taller than an expert's rows compute padding.
 BlockTile block_tile(Tiles tiles, const Matrix& matrix, DType activation, uint64_t rows) {
-  if (rows <= 32) return kSmall;
-  return takes_tensor(tiles, activation) && matrix.storage != Storage::f32 ? kTensor : kWide;
+  const bool tensor = takes_tensor(tiles, activation) && matrix.storage != Storage::f32;
+  if (rows <= 32) return tensor ? kSmallTensor : kSmall;
+  return tensor ? kWideTensor : kWide;
 }
 BlockTile lane_tile(uint64_t rows) {
   return rows <= 16 ? kLanes16 : rows <= 32 ? kLanes32 : kLanes64;

@@ -2,10 +2,11 @@
 
     python tests/metal/host_faults.py [NAME ...]     all faults, or these; 1 if one was not noticed
 
-A fault is one replacement in one file of src/device/metal or src/ops. The file is compiled as the build
-compiles it, put before the library when the test program `metal_tests` is linked anew, and the
-named tests of that program must fail with words that name the fault. Needs a build with LILY_METAL
-and LILY_NATIVE_TESTS: LILY_METAL_BUILD, or the folder that the imported lily._native stands in.
+A fault is one replacement in one file of src/device/metal or src/ops. The file is compiled as the
+build compiles it, put before the library when the test program `metal_tests` is linked anew, and
+the named tests of that program must fail with words that name the fault. Needs a build with
+LILY_METAL and LILY_NATIVE_TESTS: LILY_METAL_BUILD, or the folder that the imported lily._native
+stands in.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import product
+from itertools import chain, product
 
 from metal.lint import ROOT, Finding, kernel_files
 from metal.lint_kernels import Argument, Kernels, read_kernels
@@ -223,7 +223,7 @@ class Recorder:
 def recorded() -> dict[str, Launch]:
     """One launch of each kernel by name; those of one name must be alike."""
     found: dict[str, Launch] = {}
-    for launch in sum((Recorder(tiles).all() for tiles in TILES), []):
+    for launch in chain.from_iterable(Recorder(tiles).all() for tiles in TILES):
         if found.setdefault(launch.kernel, launch) != launch:
             raise LookupError(f"{launch.kernel} is recorded as {found[launch.kernel]} and {launch}")
     return found

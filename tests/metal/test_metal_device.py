@@ -102,6 +102,28 @@ def test_auto_does_without_a_gpu(monkeypatch):
     assert native.Device("auto").name in ("cuda", "cpu")
 
 
+@only_simulated
+def test_tensor_units_are_used(monkeypatch):
+    """Steps of many rows are recorded with their kernels, once these were checked."""
+    simulate(monkeypatch, "family=10")
+    device = native.Device("metal")
+    assert device.facts()["tensor units"] == "yes, used (self-check passed)"
+    assert "linear_gemm_bf16_bf16_t64_tensor " in recorded_product(device)
+    simulate(monkeypatch, "family=10,os=15")
+    device = native.Device("metal")
+    assert device.facts()["tensor units"] == "yes, not used: the system has no Metal 4"
+    assert "linear_gemm_bf16_bf16_t64 " in recorded_product(device)
+
+
+def recorded_product(device: native.Device) -> str:
+    """A step with a product of more than a tile of rows."""
+    step = native.Step(device)
+    x, weight = device.zeros([40, 64], "bf16"), device.zeros([8 * 64], "bf16")
+    y = device.zeros([40, 8], "f32")
+    native.linear(step, y, x, [native.Matrix("bf16", weight, rows=8, cols=64)])
+    return step.describe()
+
+
 def test_facts_are_for_people():
     """What `lily doctor` shows of this device."""
     facts = native.Device("metal").facts()

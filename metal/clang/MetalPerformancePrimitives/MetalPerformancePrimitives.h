@@ -126,7 +126,7 @@ struct matmul2d {
     product.factors.right = right;
     lily_target::collective("matmul2d",
                             &lily_combine_tensor_product<Left, Right, Sums, kTransposed>, product);
-    for (ushort at = 0; at < sums.get_capacity(); ++at) sums[at] += product.sums[at];
+    for (ushort at = 0; at < Sums::kCapacity; ++at) sums[at] += product.sums[at];
   }
 };
 
