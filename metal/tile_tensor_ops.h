@@ -1,9 +1,9 @@
 // The body of tile.h on Metal 4 tensor ops, which reach the matrix units of M5. UNTESTED on such a
-// machine: clang compiles it and runs it over an emulation
-// (metal/clang/MetalPerformancePrimitives), Apple's compiler never has; devices may use its kernels
-// only after a self-check against the portable ones on that very machine. Facts from the Metal
-// Shading Language Specification, section 7.2.1 (bfloat factors: since macOS 26.1), and Apple's
-// header MPPTensorOpsMatMul2d.h (factors as cooperative tensors: since macOS 26.2).
+// machine: clang runs it over an emulation (metal/clang/MetalPerformancePrimitives), Apple's
+// compiler has never seen it; devices may use its kernels only after a self-check against the
+// portable ones on that very machine. Facts from the Metal Shading Language Specification, section
+// 7.2.1 (bfloat factors: since macOS 26.1), and Apple's header MPPTensorOpsMatMul2d.h (factors as
+// cooperative tensors: since macOS 26.2).
 //
 // Elements are placed by the coordinates that a cooperative tensor gives for them, so that nothing
 // is assumed about which lane holds what; only how many elements a lane holds is, and is looked at.
@@ -18,7 +18,7 @@ namespace lily {
 enum : uint { kTileRows = 16, kTileElements = 16, kLeftElements = 8, kTensorColumns = 32 };
 
 // A simdgroup's product of 16 x 16 and 16 x 32, the right factor stored [32, 16] where TRANSPOSED;
-// full precision. A type of a descriptor's value, which only a local constant gives.
+// full precision. Two declarations, for the type's argument is a constant of its own.
 #define LILY_TENSOR_PRODUCT(name, TRANSPOSED)                           \
   constexpr auto name##_shape = mpp::tensor_ops::matmul2d_descriptor(   \
       16, 32, 16, false, TRANSPOSED, false,                             \

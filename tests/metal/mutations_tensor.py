@@ -11,20 +11,18 @@ EMULATION = "clang/MetalPerformancePrimitives/MetalPerformancePrimitives.h"
 
 @check(
     "tensor_ops/prefill.metal",
-    *("linear_gemm_q4_bf16_t32_tensor", "linear_gemm_add_q4_bf16_t32_tensor"),
-    *("linear_gemm_q4_bf16_t64_tensor", "linear_gemm_add_q4_bf16_t64_tensor"),
-    *("moe_grouped_gate_up_q4_bf16_t64_tensor", "moe_grouped_down_q4_bf16_t64_tensor"),
-    "attention_prefill_bf16_bf16_d256_tensor",
+    *("linear_gemm_q4_bf16_t64_tensor", "attention_prefill_bf16_bf16_d256_tensor"),
 )
 def tensor_ops(device, rng):
-    """Products of more than a tile, grouped ones, and attention over more than a block."""
-    from kernels import test_prefill_tensor
+    """A product of more than a tile, and attention over more than a block."""
+    from kernels import test_linear, test_prefill_tensor
     from kernels.arena import Arena
+    from kernels.weights import make_weight
 
     Arena.tiles = "apple_tensor"
-    for tokens in (21, 70):
-        test_prefill_tensor.test_products(device, rng, "q4", 64, tokens, 66, 128)
-    test_prefill_tensor.test_grouped_products(device, rng, "q4", 64, 150)
+    weights = [make_weight(rng, "q4", 64, (66, 128), scale=0.5)]
+    x = test_linear.rows_of(rng, 70, 128)
+    test_linear.assert_product(device, test_linear.run(device, x, weights), x, weights)
     test_prefill_tensor.test_causal_attention(device, rng, (6, 2, 256, 64), 40, 67)
 
 
