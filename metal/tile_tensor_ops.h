@@ -120,11 +120,29 @@ struct Sums {
   }
 };
 
+// Where a lane's elements of a right factor lie, from the factor's corner on.
+struct RightPlaces {
+  uint at[kTileElements];
+};
+template <bool TRANSPOSED, class T>
+inline RightPlaces right_places(uint stride) {
+  LILY_TENSOR_PRODUCT(product, TRANSPOSED);
+  auto factor = product.template get_right_input_cooperative_tensor<T, T, float>();
+  RightPlaces found;
+  LILY_UNROLL
+  for (uint e = 0; e < kTileElements; ++e) {
+    const auto at = factor.get_multidimensional_index(ushort(e));  // as it is stored
+    const uint column = uint(at[0]), row = uint(at[1]);
+    found.at[e] = row * stride + column;
+  }
+  return found;
+}
+
 // One 16 x 32 x 16 step; right: its corner in threadgroup memory.
 template <bool TRANSPOSED, class T>
 inline void multiply_step(thread float (&sums)[kTileElements],
                           thread const T (&left)[kLeftElements], threadgroup const T* right,
-                          uint stride) {
+                          RightPlaces places) {
   LILY_TENSOR_PRODUCT(product, TRANSPOSED);
   auto a = product.template get_left_input_cooperative_tensor<T, T, float>();
   auto b = product.template get_right_input_cooperative_tensor<T, T, float>();
@@ -133,9 +151,7 @@ inline void multiply_step(thread float (&sums)[kTileElements],
   for (uint e = 0; e < kLeftElements; ++e) a[ushort(e)] = left[e];
   LILY_UNROLL
   for (uint e = 0; e < kTileElements; ++e) {
-    const auto at = b.get_multidimensional_index(ushort(e));  // of the factor as it is stored
-    const uint column = uint(at[0]), row = uint(at[1]);
-    b[ushort(e)] = right[row * stride + column];
+    b[ushort(e)] = right[places.at[e]];
     c[ushort(e)] = sums[e];
   }
   product.run(a, b, c);
@@ -143,36 +159,34 @@ inline void multiply_step(thread float (&sums)[kTileElements],
   for (uint e = 0; e < kTileElements; ++e) sums[e] = c[ushort(e)];
 }
 
-template <class T, uint M, uint N, uint K>
-inline void multiply_nt(thread Sums<M, N>& sums, thread const Left<T, M, K>& left,
-                        threadgroup const T* right, uint stride) {
+// step_n, step_k: from one part of the right factor to the next.
+template <bool TRANSPOSED, class T, uint M, uint N, uint K>
+inline void multiply_all(thread Sums<M, N>& sums, thread const Left<T, M, K>& left,
+                         threadgroup const T* right, uint stride, uint step_n, uint step_k) {
+  const RightPlaces places = right_places<TRANSPOSED, T>(stride);
   LILY_UNROLL
   for (uint k = 0; k < K / 16; ++k) {
     LILY_UNROLL
     for (uint n = 0; n < N / kTensorColumns; ++n) {
       LILY_UNROLL
       for (uint m = 0; m < M / 16; ++m) {
-        multiply_step<true>(sums.part[m][n], left.part[m][k],
-                            right + n * kTensorColumns * stride + k * 16, stride);
+        multiply_step<TRANSPOSED>(sums.part[m][n], left.part[m][k], right + n * step_n + k * step_k,
+                                  places);
       }
     }
   }
 }
 
 template <class T, uint M, uint N, uint K>
+inline void multiply_nt(thread Sums<M, N>& sums, thread const Left<T, M, K>& left,
+                        threadgroup const T* right, uint stride) {
+  multiply_all<true>(sums, left, right, stride, kTensorColumns * stride, 16);
+}
+
+template <class T, uint M, uint N, uint K>
 inline void multiply_nn(thread Sums<M, N>& sums, thread const Left<T, M, K>& left,
                         threadgroup const T* right, uint stride) {
-  LILY_UNROLL
-  for (uint k = 0; k < K / 16; ++k) {
-    LILY_UNROLL
-    for (uint n = 0; n < N / kTensorColumns; ++n) {
-      LILY_UNROLL
-      for (uint m = 0; m < M / 16; ++m) {
-        multiply_step<false>(sums.part[m][n], left.part[m][k],
-                             right + k * 16 * stride + n * kTensorColumns, stride);
-      }
-    }
-  }
+  multiply_all<false>(sums, left, right, stride, kTensorColumns, 16 * stride);
 }
 
 #undef LILY_TENSOR_PRODUCT

@@ -38,9 +38,14 @@ TENSOR_FAULTS = [
         "from[(m * 16 + row) * stride + k * 16 + column]",
         "from[(m * 16 + column) * stride + k * 16 + row]",
     ),
-    fault("right-turned", "right[row * stride + column]", "right[column * stride + row]", *BOUNDS),
-    fault("right-not-transposed", "multiply_step<true>(", "multiply_step<false>(", *BOUNDS),
-    fault("right-transposed", "multiply_step<false>(", "multiply_step<true>(", *BOUNDS),
+    fault(
+        "right-turned",
+        "found.at[e] = row * stride + column;",
+        "found.at[e] = column * stride + row;",
+        *BOUNDS,
+    ),
+    fault("right-not-transposed", "multiply_all<true>(", "multiply_all<false>(", *BOUNDS),
+    fault("right-transposed", "multiply_all<false>(", "multiply_all<true>(", *BOUNDS),
     fault("sums-not-carried", "c[ushort(e)] = sums[e];", "c[ushort(e)] = 0.0f;"),
     fault(
         "results-turned",
