@@ -1,7 +1,7 @@
 // See tensor_units.h.
 #include "device/metal/tensor_units.h"
 
-#include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "core/error.h"
@@ -9,13 +9,14 @@
 namespace lily::metal {
 namespace {
 
-// In a line: of what a compiler says, all up to its first error.
-std::string first_line(std::string text) {
-  if (text.starts_with("metal: ")) text.erase(0, 7);
+// The first line of a message, and of a compiler's the first that has an error.
+std::string first_line(std::string_view text) {
+  if (text.starts_with("metal: ")) text.remove_prefix(7);
+  std::string line(text.substr(0, text.find('\n')));
   const size_t error = text.find("error:");
-  text.resize(std::min(text.find('\n', error == std::string::npos ? 0 : error), text.size()));
-  std::ranges::replace(text, '\n', ' ');
-  return text;
+  if (error == std::string_view::npos || error < line.size()) return line;
+  const size_t begin = text.rfind('\n', error) + 1;
+  return line + " " + std::string(text.substr(begin, text.find('\n', begin) - begin));
 }
 
 std::string find_reason(bool are_there, bool has_metal_4, Device& device,

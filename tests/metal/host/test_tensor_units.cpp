@@ -68,9 +68,10 @@ TEST(metal_does_without_tensor_units_that_fail) {
   CHECK_EQ(used_and_why(machine),
            "not used; yes, not used: there is no kernel named 'none_tensor'");
   machine.kernel = "broken_add";
-  CHECK_EQ(used_and_why(machine),
-           "not used; yes, not used: metal/broken.metal does not compile here: error: there is no "
-           "kernel in it");
+  CHECK_EQ(
+      used_and_why(machine),
+      "not used; yes, not used: metal/broken.metal does not compile here: In file included from "
+      "it:1: b.h:3:5: error: there is no kernel in it");
   machine.check = [](Device&) { return "probe_add_tensor differs"; };
   CHECK_EQ(used_and_why(machine), "not used; yes, not used: probe_add_tensor differs");
   machine.check = {};

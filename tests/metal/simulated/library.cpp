@@ -49,7 +49,12 @@ Library* new_library_from_source(MetalDevice*, SEL, String* source, CompileOptio
     return fail<Library>(error, "error: a header was not found", 3);
   }
   auto functions = kernels_of(source->text);
-  if (functions.empty()) return fail<Library>(error, "error: there is no kernel in it\n^", 3);
+  if (functions.empty()) {
+    return fail<Library>(error,
+                         "In file included from it:1:\nIn file included from a.h:9:\n"
+                         "b.h:3:5: error: there is no kernel in it\n    ^",
+                         3);
+  }
   auto* made = make<Library>("MTLLibrary");
   made->functions = std::move(functions);
   note([](Statistics& all) { ++all.libraries_compiled; });
