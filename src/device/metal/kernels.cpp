@@ -14,13 +14,12 @@ constexpr uint32_t kSimdgroup = 32;  // what metal/ is written for
 
 std::string_view family_of(std::string_view name) { return name.substr(0, name.find('_')); }
 
-// Sources in Metal 4, and their kernels.
+// Whether a source is in Metal 4.
 bool is_for_tensor_units(std::string_view source) { return source.starts_with("tensor_ops/"); }
 bool may_hold(std::string_view source, std::string_view kernel) {
-  if (is_for_tensor_units(source) || kernel.ends_with("_tensor")) {
-    return is_for_tensor_units(source) && kernel.ends_with("_tensor");
-  }
-  return family_of(source) == family_of(kernel);
+  const bool is_tensor = kernel.ends_with("_tensor");
+  if (is_for_tensor_units(source)) return is_tensor;
+  return !is_tensor && family_of(source) == family_of(kernel);
 }
 
 // FNV-1a: short, and the same in every process.
