@@ -13,6 +13,7 @@
 #include "bindings/bindings.h"
 #include "core/error.h"
 #include "ops/ops.h"
+#include "ops/tensor_check.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -175,8 +176,9 @@ void bind_tensors(nb::module_& kernels) {
 
 Tiles tiles_named(const std::string& name) {
   if (name == "apple") return Tiles::apple;
+  if (name == "apple_tensor") return Tiles::apple_tensor;
   if (name == "nvidia") return Tiles::nvidia;
-  throw InvalidInput("Step: tiles is '" + name + "', expected 'apple' or 'nvidia'");
+  throw InvalidInput("Step: tiles is '" + name + "', expected 'apple', 'apple_tensor' or 'nvidia'");
 }
 
 void bind_device(nb::module_& kernels) {
@@ -186,7 +188,8 @@ void bind_device(nb::module_& kernels) {
              return std::make_shared<Step>(device ? device->tiles() : Tiles::apple);
            }),
            "device"_a = nb::none(), "tiles"_a = "",
-           "Recorded with the tile sizes that suit the device, or those of 'apple' or 'nvidia'.")
+           "Recorded with the tile sizes that suit the device, or of 'apple', 'apple_tensor' or "
+           "'nvidia'.")
       .def("describe", &Step::describe, "One line for each dispatch.")
       .def("clear", &Step::clear)
       .def("__len__", [](const Step& self) { return self.dispatches().size(); });
@@ -195,6 +198,7 @@ void bind_device(nb::module_& kernels) {
              DeviceOptions options;
              options.threads = threads;
              options.isa = isa;
+             options.check = ops::check_tensor_kernels;
              return open_device(name, options);
            }),
            "name"_a = "cpu", "threads"_a = 0, "isa"_a = "")

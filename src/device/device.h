@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -68,7 +69,8 @@ struct Grid {
 };
 
 // Whose tile sizes a step is recorded with (ops/tiles.h); devices that ignore grids take any.
-enum class Tiles : uint8_t { apple, nvidia };
+// apple_tensor: Apple's, with tensor ops where there are kernels of them.
+enum class Tiles : uint8_t { apple, apple_tensor, nvidia };
 
 // One kernel launch, as data. Bindings stand in the order of the kernel's [[buffer(i)]]; the
 // parameter bytes (one struct of metal/params.h) are bound at the next index.
@@ -195,9 +197,14 @@ class Device {
   virtual void clear(const View& view) = 0;
 };
 
+// Runs the kernels that a device has beside its portable ones, against those. Says what is wrong
+// with them, or nothing; throws what the device throws.
+using KernelCheck = std::function<std::string(Device&)>;
+
 struct DeviceOptions {
-  uint32_t threads = 0;  // CPU: 0 takes all processors this process may use
-  std::string isa;       // CPU: instruction set by name (tests, benchmarks); empty: the best here
+  uint32_t threads = 0;    // CPU: 0 takes all processors this process may use
+  std::string isa;         // CPU: instruction set by name (tests, benchmarks); empty: the best here
+  KernelCheck check = {};  // Metal: of tensor ops, not used without it (ops/tensor_check.h)
 };
 
 // "auto" takes metal, then cuda, then cpu. Throws InvalidInput for an unknown name and DeviceError

@@ -56,7 +56,7 @@ class Step:
 
     def __init__(self, device: Device | None = None, tiles: str = '') -> None:
         """
-        Recorded with the tile sizes that suit the device, or those of 'apple' or 'nvidia'.
+        Recorded with the tile sizes that suit the device, or of 'apple', 'apple_tensor' or 'nvidia'.
         """
 
     def describe(self) -> str:

@@ -16,6 +16,7 @@
 #include "device/metal/kernels.h"
 #include "device/metal/memory.h"
 #include "device/metal/pacer.h"
+#include "device/metal/tensor_units.h"
 
 namespace lily {
 namespace {
@@ -24,12 +25,14 @@ using namespace metal;
 
 class MetalDevice final : public Device {
  public:
-  MetalDevice(std::shared_ptr<const Gpu> gpu, KernelPlaces places, double most_us)
+  MetalDevice(std::shared_ptr<const Gpu> gpu, KernelPlaces places, double most_us,
+              KernelCheck check)
       : gpu_(gpu),
         kernels_(gpu, std::move(places)),
         order_(std::make_unique<Order>(*gpu)),
         pacer_(most_us),
-        flights_(pacer_) {}
+        flights_(pacer_),
+        tensor_units_(*gpu, *this, std::move(check)) {}
   ~MetalDevice() override {
     const Pool pool;
     flights_.finish();
@@ -40,6 +43,9 @@ class MetalDevice final : public Device {
   std::string description() const override { return gpu_->description(); }
   // Before M3, arithmetic on bfloat is emulated; weights are stored as bfloat everywhere.
   DType activation_dtype() const override { return gpu_->has_bfloat() ? DType::bf16 : DType::f16; }
+  Tiles tiles() const override {
+    return tensor_units_.are_used() ? Tiles::apple_tensor : Tiles::apple;
+  }
   // Kernels read weights 16 bytes at a time.
   size_t weight_alignment_bytes() const override { return 16; }
   uint64_t memory_total_bytes() const override { return gpu_->working_set_bytes(); }
@@ -88,6 +94,7 @@ class MetalDevice final : public Device {
   Flights flights_;
   Ahead ahead_;
   std::weak_ptr<MetalStep> last_;  // that was submitted
+  TensorUnits tensor_units_;
 };
 
 std::vector<Fact> MetalDevice::facts() const {
@@ -100,7 +107,7 @@ std::vector<Fact> MetalDevice::facts() const {
       {"longest buffer", human_bytes(gpu_->max_buffer_bytes())},
       {"activations", dtype_name(activation_dtype())},
       {"residency set", yes(gpu_->residency().is_supported())},
-      {"tensor units", gpu_->has_tensor_units() ? "yes, not used" : "no"},
+      {"tensor units", tensor_units_.describe()},
       {"kernels", kernels_.describe_code()},
       {"pipeline cache", kernels_.describe_cache()},
       {"thermal state", thermal_state()},
@@ -260,7 +267,8 @@ std::shared_ptr<Device> make_metal_device(const MetalOptions& options) {
   KernelPlaces places{options.sources, options.metallib, options.cache_folder};
   if (places.metallib.empty()) places.metallib = find_metallib();
   if (places.cache.empty()) places.cache = find_cache_folder();
-  return std::make_shared<MetalDevice>(std::make_shared<Gpu>(), std::move(places), options.most_us);
+  return std::make_shared<MetalDevice>(std::make_shared<Gpu>(), std::move(places), options.most_us,
+                                       options.check);
 }
 
 }  // namespace lily
