@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 
+from metal import mutations_tensor  # noqa: F401  (it enters its own check)
 from metal.mutations_registry import CHECKS, SEEDS, check
 
 # --- rows -------------------------------------------------------------------------------------
