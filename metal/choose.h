@@ -50,8 +50,8 @@ struct Ranked {
   uint id, key, first_key;
 };
 
-// Equal logits: the lower id wins. Lane l looks at experts l, l + 32, ... Each slot waits for the one
-// before it, so that who needs the first few only asks for no more.
+// Equal logits: the lower id wins. Lane l looks at experts l, l + 32, ... Each slot waits for the
+// one before it, so that who needs the first few only asks for no more.
 inline Ranked rank_experts(device const float* logits, uint experts, uint slots, uint lane) {
   uint keys[kExpertsPerLane];  // of those not chosen yet; 0: none
   LILY_UNROLL

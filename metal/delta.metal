@@ -161,9 +161,9 @@ struct StepInputs {
 };
 
 // y [1, Hv*Dv] f32; shapes of the rest at DeltaTensors in ops.h. key_dim a multiple of 4. The state
-// is under way before the step's own inputs are there. Both products of the old state are formed in one
-// pass, because S q after the update is decay (S q) + delta (k . q). A step moves its cursor last,
-// so that it can be read early. Both states may be one: a lane writes what it alone has read.
+// is under way before the step's own inputs are there. Both products of the old state are formed in
+// one pass, because S q after the update is decay (S q) + delta (k . q). A step moves its cursor
+// last, so that it can be read early. Both states may be one: a lane writes what it alone has read.
 template <uint DIM>
 [[kernel]] void delta_step(
     device const Cursor* cursor [[buffer(0)]], device const float* proj [[buffer(1)]],

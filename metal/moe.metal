@@ -151,8 +151,8 @@ inline uint staged_columns(uint columns) {
   return (columns + per_step - 1) / per_step * per_step;
 }
 
-// act f32 [S, I], shared_act f32 [Is], ids u32 [S], weights f32 [S + 1], residual f32 [H]; `logits`,
-// which say what `ids` say, are for kernels that begin before these are there
+// act f32 [S, I], shared_act f32 [Is], ids u32 [S], weights f32 [S + 1], residual f32 [H];
+// `logits`, which say what `ids` say, are for kernels that begin before these are there
 template <class D, class S>
 [[kernel]] void moe_down(
     device const float* act [[buffer(0)]], device const float* shared_act [[buffer(1)]],

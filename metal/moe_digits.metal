@@ -9,8 +9,8 @@ namespace lily {
 enum : uint { kDigitThreads = 256, kDigitSimdgroups = kDigitThreads / kLanes };
 typedef Q4<4> Codes4;
 
-// A stack from the rows of an expert on, of which there are `stride_rows`: all but one product of an
-// address is known before the expert is.
+// A stack from the rows of an expert on, of which there are `stride_rows`: all but one product of
+// an address is known before the expert is.
 template <class S>
 inline Stored of_expert(Stored stack, uint expert, uint stride_rows) {
   const ulong codes = ulong(expert) * (stride_rows * (stack.cols * S::kBits / 8));
@@ -106,8 +106,8 @@ inline void store_pairs(float total, device float* act, uint first, uint end, ui
 LILY_EARLY_KERNEL(moe_router_q8_q4_i256, 256, 2, moe_router_digits)
 
 // group.y is the slot. One simdgroup more than there are slices of columns: it chooses the experts
-// while the others make digits, as far as the group's slot, so that the first slots' codes are under
-// way while the last slots are chosen. Shapes as in moe.metal.
+// while the others make digits, as far as the group's slot, so that the first slots' codes are
+// under way while the last slots are chosen. Shapes as in moe.metal.
 enum : uint { kGateUpThreads = kDigitThreads + kLanes };
 typedef DigitGemv<Codes4, 2, 2, kGateUpThreads / kLanes> GateUpGemv;
 
@@ -218,9 +218,15 @@ struct DownPieces {
   const uint first = group.x * kTileCodes;
   DownPieces pieces{{down, down_scales, down_biases, p.width, p.group_size},
                     {shared, shared_scales, shared_biases, p.shared_width, p.group_size},
-                    p.hidden, p.slots, first, p.hidden - 1, simdgroup, 0};
+                    p.hidden,
+                    p.slots,
+                    first,
+                    p.hidden - 1,
+                    simdgroup,
+                    0};
   // As far as the last of this simdgroup's slots.
-  const uint ranks = simdgroup < p.slots ? p.slots - (p.slots - 1 - simdgroup) % kDownSimdgroups : 0;
+  const uint ranks =
+      simdgroup < p.slots ? p.slots - (p.slots - 1 - simdgroup) % kDownSimdgroups : 0;
   const uint chosen = rank_experts(logits, p.experts, ranks, lane).id;
   Codes<Codes4, 1, kDownSteps> codes;
   pieces.load(codes, chosen, lane);

@@ -303,8 +303,8 @@ inline void load_list(thread Candidate (&list)[kLaneBest], device const SampleBl
   }
 }
 
-// The blocks of the kCandidates highest logits, in order, in `order`: of blocks that are as high the
-// first, whose ids are lower. A candidate of any other block has as many before it. tops:
+// The blocks of the kCandidates highest logits, in order, in `order`: of blocks that are as high
+// the first, whose ids are lower. A candidate of any other block has as many before it. tops:
 // [kDrawThreads]. All threads must call it.
 inline void rank_blocks(device const SampleBlock* blocks, uint num_blocks, threadgroup uint* tops,
                         threadgroup uint* order, uint thread_index) {

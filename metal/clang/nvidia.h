@@ -180,8 +180,8 @@ METAL_FUNC threadgroup Array* shared_array() {
 // clang splits a __kernel into a stub and a body that it does not inline; device_kernel it does
 // not. The entry is found by its assembler name: in C++ it may be called as the kernel's function
 // is.
-#define LILY_KERNEL(name, threads, ...)                                                   \
-  LILY_ENTRY(name, threads, (threads == 256 ? 2 : 1), lily_target::let_next_begin();      \
+#define LILY_KERNEL(name, threads, ...)                                              \
+  LILY_ENTRY(name, threads, (threads == 256 ? 2 : 1), lily_target::let_next_begin(); \
              lily_target::wait_for_step(), __VA_ARGS__)
 #define LILY_EARLY_KERNEL(name, threads, groups, ...) \
   LILY_ENTRY(name, threads, groups, lily_target::let_next_begin(), __VA_ARGS__)

@@ -100,15 +100,14 @@ class Recorder:
 
     def _linear(self) -> None:
         op, t, step = self.native, self.tensor, self.step
-        for storage, cols, tokens in product(
-            STORAGES, (128, 512, 4096, 8192), (1, 2, 4, 7, 16, 20, 40, 129)
-        ):
-            matrix = self.matrix(storage, 8, cols)
+        some = product(STORAGES, (8,), (128, 512, 4096, 8192), (1, 2, 4, 7, 16, 20, 40, 129))
+        for storage, rows, cols, tokens in (*some, ("q4", 9000, 256, 1)):
+            matrix = self.matrix(storage, rows, cols)
             for dtype in TYPES:
                 x = t(tokens, cols, dtype=dtype)
-                op.linear(step, t(tokens, 16), x, [matrix, matrix])
-                op.linear_add(step, t(tokens, 8), x, matrix)
-            op.linear_norm(step, t(1, 8), t(1, cols), t(cols), 1e-6, [matrix])
+                op.linear(step, t(tokens, 2 * rows), x, [matrix, matrix])
+                op.linear_add(step, t(tokens, rows), x, matrix)
+            op.linear_norm(step, t(1, rows), t(1, cols), t(cols), 1e-6, [matrix])
 
     def _attention(self, head_dim: int) -> None:
         op, t, step = self.native, self.tensor, self.step
