@@ -368,8 +368,8 @@ MOE_FEW = [
     Fault(
         "moe-few-rows-of-first-slot",
         "moe_few.metal",
-        "order ? order[source.tile.begin + m] : source.tile.begin + m",
-        "order ? order[source.tile.begin] : source.tile.begin",
+        "order[source.tile.begin + m]",
+        "order[source.tile.begin]",
         "moe_few",
         NUMBERS,
     ),
