@@ -115,7 +115,8 @@ def with_bounds(entry: re.Match[str]) -> str:
         raise SystemExit(f"{entry['name']}: no comment says how many threads it has")
     threads, groups = int(found[1]), int(found[2])
     # A large group leaves room for one of the next kernel's, which may begin beside it.
-    room = ".maxnreg 128" if threads > 256 and groups == 1 else f".minnctapersm {groups}"
+    is_large = groups == 1 and 256 < threads <= 512
+    room = ".maxnreg 128" if is_large else f".minnctapersm {groups}"
     return f"{entry['head']}.maxntid {threads}, 1, 1\n{room}\n{entry['body']}"
 
 

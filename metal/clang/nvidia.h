@@ -97,7 +97,7 @@ METAL_FUNC uint ballot(bool condition) {
 // --- kernels
 
 // A kernel may begin while the one before it in the step ends: launched as soon as all groups of
-// that one run, it waits here until its memory is written. The instructions come with sm_90;
+// that one let it, it waits here until its memory is written. The instructions come with sm_90;
 // without them, or without the host's asking, kernels simply follow each other.
 METAL_FUNC void let_next_begin() {
 #if __CUDA_ARCH__ >= 900

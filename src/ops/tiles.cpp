@@ -182,9 +182,12 @@ Grid moe_gate_up_grid(Tiles tiles, const MoeWeights& moe) {
   if (digits) return grid(groups, moe.slots, 288, "_i256");  // a simdgroup more, which chooses
   return grid(groups, moe.slots, 256);
 }
+// By digits after digits only: moe_down_digits reads the router's logits before it waits, which is
+// right where the kernel before it is the bridge that moe_gate_up_digits is.
 Grid moe_down_grid(Tiles tiles, const MoeWeights& moe) {
   const uint32_t groups = groups_of(moe.down.rows, 16);
-  if (takes_digits(tiles, moe.down, Storage::q4, 512, UINT32_MAX) &&
+  if (takes_digits(tiles, moe.gate, Storage::q4, 256, kSimdgroups) &&
+      takes_digits(tiles, moe.down, Storage::q4, 512, UINT32_MAX) &&
       takes_digits(tiles, moe.shared_down, Storage::q4, 512, UINT32_MAX)) {
     return grid(groups, 1, 288, "_i512");  // 8 experts and the shared one: a simdgroup each
   }
