@@ -5,7 +5,8 @@
 // Kernel names and bindings, in binding order; the GPU kernels of metal/ take the same. <w> is the
 // storage of a weight matrix (f32, bf16, q4, q8) and stands for three bindings: weight, scales,
 // biases (the weight again where not quantised). <k> is the storage of the KV cache (f32, bf16).
-// in unless marked; * = inout, > = out. Segments: kMaxSegments matrices, the last ones the first again.
+// in unless marked; * = inout, > = out. Segments: kMaxSegments matrices, the last ones the first
+// again.
 //
 //   embed_rows_<w>           ids, table<w>, >hidden
 //   norm_rms_f32             x, gain, >y
