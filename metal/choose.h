@@ -50,14 +50,28 @@ struct Ranked {
   uint id, key, first_key;
 };
 
-// Equal logits: the lower id wins. Lane l looks at experts l, l + 32, ... Each slot waits for the
-// one before it, so that who needs the first few only asks for no more.
-inline Ranked rank_experts(device const float* logits, uint experts, uint slots, uint lane) {
+// Of experts lane, lane + 32, ...
+struct LaneLogits {
+  float at[kExpertsPerLane];
+};
+inline LaneLogits lane_logits(device const float* logits, uint experts, uint lane) {
+  LaneLogits mine;
+  LILY_UNROLL
+  for (uint n = 0; n < kExpertsPerLane; ++n) {
+    const uint e = n * kLanes + lane;
+    mine.at[n] = e < experts ? logits[e] : 0.0f;
+  }
+  return mine;
+}
+
+// Equal logits: the lower id wins. Each slot waits for the one before it, so that who needs the
+// first few only asks for no more.
+inline Ranked rank_experts(LaneLogits logits, uint experts, uint slots, uint lane) {
   uint keys[kExpertsPerLane];  // of those not chosen yet; 0: none
   LILY_UNROLL
   for (uint n = 0; n < kExpertsPerLane; ++n) {
     const uint e = n * kLanes + lane;
-    keys[n] = select(0u, max(key_of(e < experts ? logits[e] : 0.0f), 1u), e < experts);
+    keys[n] = select(0u, max(key_of(logits.at[n]), 1u), e < experts);
   }
   Ranked ranked{0, 0, 0};
   for (uint slot = 0; slot < slots; ++slot) {
@@ -83,7 +97,7 @@ inline Chosen weigh_experts(Ranked ranked, device const float* logits, uint expe
   return {ranked.id, lane < slots ? exponent / total : sigmoid(shared)};
 }
 inline Chosen choose_experts(device const float* logits, uint experts, uint slots, uint lane) {
-  const Ranked ranked = rank_experts(logits, experts, slots, lane);
+  const Ranked ranked = rank_experts(lane_logits(logits, experts, lane), experts, slots, lane);
   return weigh_experts(ranked, logits, experts, slots, lane);
 }
 

@@ -30,6 +30,8 @@ inline void close_copies() {}
 template <uint LEFT>
 inline void wait_for_copies() {}
 
+inline float load_fresh(device const float* from) { return *from; }
+
 inline uint bfloat_pair(float low, float high) {
   return uint(as_type<ushort>(bfloat(low))) | uint(as_type<ushort>(bfloat(high))) << 16;
 }

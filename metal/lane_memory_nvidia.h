@@ -31,6 +31,12 @@ inline void wait_for_copies() {
   __asm__ volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
+inline float load_fresh(device const float* from) {
+  float value;
+  __asm__ volatile("ld.relaxed.gpu.global.f32 %0, [%1];" : "=f"(value) : "l"(from) : "memory");
+  return value;
+}
+
 inline uint bfloat_pair(float low, float high) {
   uint pair;
   __asm__("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));

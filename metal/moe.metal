@@ -91,7 +91,8 @@ template <class S>
   // Under way while the experts are chosen.
   const float squares = stage<S>(x, gain, min(p.hidden, uint(kSlabColumns)), slab, thread_index);
   const uint slot = group.y;
-  const Ranked ranked = rank_experts(logits, p.experts, slot + 1, lane);
+  const Ranked ranked =
+      rank_experts(lane_logits(logits, p.experts, lane), p.experts, slot + 1, lane);
   if (group.x == 0 && slot + 1 == p.slots && simdgroup == 0) {
     store_chosen(weigh_experts(ranked, logits, p.experts, p.slots, lane), p.slots, ids, weights,
                  lane);

@@ -3,6 +3,7 @@
 #include "activation.h"
 #include "choose.h"
 #include "digits.h"
+#include "lane_memory.h"
 
 namespace lily {
 
@@ -129,7 +130,8 @@ typedef DigitGemv<Codes4, 2, 2, kGateUpThreads / kLanes> GateUpGemv;
   LILY_WAIT_FOR_STEP();
   const uint slot = group.y;
   if (simdgroup == kDigitSimdgroups) {
-    const Ranked ranked = rank_experts(logits, p.experts, slot + 1, lane);
+    const Ranked ranked =
+        rank_experts(lane_logits(logits, p.experts, lane), p.experts, slot + 1, lane);
     if (lane == slot) expert[0] = ranked.id;
     if (group.x == 0 && slot + 1 == p.slots) {
       store_chosen(weigh_experts(ranked, logits, p.experts, p.slots, lane), p.slots, ids, weights,
@@ -171,6 +173,17 @@ struct SliceOfX {
     return 0.0f;
   }
 };
+
+// Past the core's own cache, which may hold what stood there before this step's router.
+inline LaneLogits fresh_logits(device const float* logits, uint experts, uint lane) {
+  LaneLogits mine;
+  LILY_UNROLL
+  for (uint n = 0; n < kExpertsPerLane; ++n) {
+    const uint e = n * kLanes + lane;
+    mine.at[n] = e < experts ? load_fresh(logits + e) : 0.0f;
+  }
+  return mine;
+}
 
 // What a simdgroup multiplies, piece by piece: its slots, each over slices of the columns.
 struct DownPieces {
@@ -227,7 +240,8 @@ struct DownPieces {
   // As far as the last of this simdgroup's slots.
   const uint ranks =
       simdgroup < p.slots ? p.slots - (p.slots - 1 - simdgroup) % kDownSimdgroups : 0;
-  const uint chosen = rank_experts(logits, p.experts, ranks, lane).id;
+  const uint chosen =
+      rank_experts(fresh_logits(logits, p.experts, lane), p.experts, ranks, lane).id;
   Codes<Codes4, 1, kDownSteps> codes;
   pieces.load(codes, chosen, lane);
   const bool writes = thread_index < kTileCodes && first + thread_index < p.hidden;

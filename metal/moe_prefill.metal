@@ -20,9 +20,9 @@ enum : uint { kRouteThreads = 256, kRouteSimdgroups = kRouteThreads / kLanes };
 LILY_KERNEL(moe_route_f32, 256, moe_route)
 
 // --- A stable counting sort. Each simdgroup takes a run of neighbouring slots, 32 at a time: among
-// them, a slot's place follows from how many earlier lanes have its expert. Every threadgroup counts
-// all slots and places those of its own experts, because slots that are neighbours go to places that
-// are not, which is more than one core can write.
+// them, a slot's place follows from how many earlier lanes have its expert. Every threadgroup
+// counts all slots and places those of its own experts, because slots that are neighbours go to
+// places that are not, which is more than one core can write.
 
 enum : uint {
   kSortThreads = 512,
