@@ -39,7 +39,7 @@ typedef TileShape<64, 64, 32, 32> WideTile;
 
 // Threadgroup memory of a block product. The patches lie over the staged factors, which nobody
 // reads any more when results are stored.
-template <class A, class Shape>
+template <class S, class A, class Shape>
 struct GemmMemory {
   enum : uint {
     kFactors = (Shape::kRows + Shape::kColumns) * Shape::kPitch,  // of type A

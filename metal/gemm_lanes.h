@@ -1,7 +1,8 @@
 // The block product of gemm.h by matrix units whose lanes are known (lane_tile.h), of bf16 and
-// quantised weights: activations pass through threadgroup memory, copied two steps ahead; weights
-// go from device memory straight into the registers of the simdgroup that needs them, and become
-// factors there. Knows no layer.
+// quantised weights. Activations, codes and their factors are copied into threadgroup memory steps
+// ahead; a simdgroup decodes the codes of its own rows of weights into registers, and multiplies
+// them with as many rows of activations as registers hold sums for: each vector of activations that
+// is read again costs as much as two products. Knows no layer.
 //
 // The order of K within a step is free, as long as both factors agree on it. So lane j of the four
 // that share a row takes the 16 columns from 16 j on: whole words of codes, and two vectors of each
@@ -13,8 +14,9 @@
 
 namespace lily {
 
-// Each simdgroup takes WM x WN of the results, and of a step each lane UNIT columns of a row.
-template <uint ROWS, uint COLUMNS, uint WM_, uint WN_, uint UNIT>
+// Each simdgroup takes WM x WN of the results: bands of rows in turn, so that the rows of a short
+// tile are shared by all. STAGES: steps that have room in threadgroup memory.
+template <uint ROWS, uint COLUMNS, uint WM_, uint WN_, uint STAGES>
 struct LaneShape {
   enum : uint {
     kRows = ROWS,
@@ -22,14 +24,16 @@ struct LaneShape {
     WM = WM_,
     WN = WN_,
     kAcross = COLUMNS / WN_,
-    kThreads = ROWS / WM_ * kAcross * kLanes,
-    kDepth = 4 * UNIT,                     // columns of K at a time
-    kStages = 3,                           // steps whose activations have room
-    kStage = ROWS * kDepth,                // elements
+    kDown = ROWS / WM_,
+    kThreads = kAcross * kDown * kLanes,
+    kDepth = 64,   // columns of K at a time
+    kEach = 16,    // of which a lane takes
+    kParts = 2,    // of a lane's columns, of 8
+    kStages = STAGES,
+    kBand = WM_ < 16 ? 8 : 16,             // rows that are computed or not
     kVectors = kDepth / 8,                 // of a row of activations
     kCopies = ROWS * kVectors / kThreads,  // of vectors, by a thread
     kRowsApart = kThreads / kVectors,      // of a thread's copies
-    kParts = UNIT / 8,                     // of a step, of 8 columns of each lane
     kUnits = WN_ / 8                       // rows of weights of a lane
   };
   // Units 2 n and 2 n + 1 are the upper and lower rows of matrix n. Of the i'th pair of rows, which
@@ -40,40 +44,52 @@ struct LaneShape {
   }
   // Where a row's vector lies: so that lanes that read together meet no bank twice.
   static constexpr uint place(uint row, uint vector) {
-    return row * kDepth + (vector ^ row % 2 ^ vector / 8 * 2) * 8;
+    return row * kVectors + (vector ^ row % 2);
   }
+  // The row of the tile at which a simdgroup's 8 rows of matrix m begin.
+  static constexpr uint row_of_matrix(uint m, uint down) {
+    return (m * 8 / kBand * kDown + down) * kBand + m * 8 % kBand;
+  }
+  // Where row n of the weights lies: first the even rows of 16, then the odd ones, for those that
+  // are read together are apart by two.
+  static constexpr uint weight_place(uint n) { return n / 16 * 16 + n % 2 * 8 + n % 16 / 2; }
 };
 
-typedef LaneShape<16, 128, 16, 32, 32> LaneTile16;
-typedef LaneShape<32, 128, 32, 32, 32> LaneTile32;
-typedef LaneShape<64, 128, 64, 32, 16> LaneTile64;
-typedef LaneShape<64, 128, 64, 32, 32> LaneTile64Deep;  // 48 KB of threadgroup memory
-typedef LaneShape<128, 128, 128, 32, 16> LaneTile128;   // likewise
-
-template <class A, uint ROWS, uint COLUMNS, uint WM, uint WN, uint UNIT>
-struct GemmMemory<A, LaneShape<ROWS, COLUMNS, WM, WN, UNIT>> {
-  typedef LaneShape<ROWS, COLUMNS, WM, WN, UNIT> Shape;
-  enum : uint { kBytes = Shape::kStages * Shape::kStage * 2 };
+// How a stage lies in threadgroup memory, in Sixteens: activations, codes, factors.
+template <class S, class Shape>
+struct LaneStage {
+  enum : uint {
+    kChunks = S::kBits / 2,  // of 16 bytes of codes, of a row of weights
+    kCodes = Shape::kRows * Shape::kVectors,
+    kFactors = kCodes + Shape::kColumns * kChunks,
+    kSize = kFactors + Shape::kColumns / 2,  // two scales and two biases a row
+    kCodeCopies = Shape::kColumns * kChunks / Shape::kThreads,
+    kFactorCopies = Shape::kColumns * 2 / Shape::kThreads
+  };
 };
 
-// What a lane holds of UNIT weights of a row, and how they become factors, 8 at a time.
-template <class S, uint UNIT>
+typedef LaneShape<16, 128, 16, 32, 4> LaneTile16;
+typedef LaneShape<32, 128, 32, 32, 4> LaneTile32;
+typedef LaneShape<64, 128, 64, 32, 2> LaneTile64;
+typedef LaneShape<128, 128, 64, 64, 2> LaneTile128;
+
+template <class S, class A, uint ROWS, uint COLUMNS, uint WM, uint WN, uint STAGES>
+struct GemmMemory<S, A, LaneShape<ROWS, COLUMNS, WM, WN, STAGES>> {
+  typedef LaneShape<ROWS, COLUMNS, WM, WN, STAGES> Shape;
+  enum : uint { kBytes = STAGES * LaneStage<S, Shape>::kSize * 16 };
+};
+
+inline uint both(uint pair, bool second) { return pick_bytes(pair, pair, second ? 0x3232 : 0x1010); }
+
+// What a lane holds of kEach weights of a row, and how they become factors, 8 at a time.
+template <class S>
 struct LaneUnit {
-  uint words[UNIT * S::kBits / 32];
-  bfloat scale, bias;
+  uint words[S::kBits / 2];
+  uint scales, biases;  // twice each
 
-  // g: the group of column k.
-  void load(Row row, uint k, uint g) thread {
-    LILY_UNROLL
-    for (uint i = 0; i < UNIT * S::kBits / 128; ++i) {
-      const uint4 loaded = ((device const uint4*)(row.weight + ulong(k) * S::kBits / 8))[i];
-      LILY_UNROLL
-      for (uint e = 0; e < 4; ++e) words[4 * i + e] = loaded[e];
-    }
-    scale = row.scales[g], bias = row.biases[g];
-  }
   void decode(uint part, thread uint (&pairs)[4]) const thread {
     enum : uint { kPerWord = 32 / S::kBits };
+    const float scale = as_type<float>(scales << 16), bias = as_type<float>(biases << 16);
     LILY_UNROLL
     for (uint i = 0; i < 4; ++i) {
       float value[2];
@@ -81,30 +97,22 @@ struct LaneUnit {
       for (uint e = 0; e < 2; ++e) {
         const uint code = part * 8 + 2 * i + e;
         value[e] =
-            fma(float(scale), S::value(words[code / kPerWord], code % kPerWord) - S::offset(0),
-                float(bias));
+            fma(scale, S::value(words[code / kPerWord], code % kPerWord) - S::offset(0), bias);
       }
       pairs[i] = bfloat_pair(value[0], value[1]);
     }
   }
 };
 
-inline uint both(bfloat value) { return uint(as_type<ushort>(value)) * 0x10001u; }
+template <int W>
+struct LaneUnit<Q4<W>> {
+  uint words[2];
+  uint scales, biases;
 
-template <int W, uint UNIT>
-struct LaneUnit<Q4<W>, UNIT> {
-  uint words[UNIT / 8];
-  bfloat scale, bias;
-
-  void load(Row row, uint k, uint g) thread {
-    load_words(words, row.weight + k / 2);
-    scale = row.scales[g], bias = row.biases[g];
-  }
   // A byte's two codes come under the exponents of 128 and 16, where they read as 128 + code and
   // 16 + code: one instruction takes these off, and one applies scale and bias.
   void decode(uint part, thread uint (&pairs)[4]) const thread {
     const uint word = words[part], shifted = word >> 1;
-    const uint scales = both(scale), biases = both(bias);
     LILY_UNROLL
     for (uint i = 0; i < 4; ++i) {
       const uint moved = pick_bytes(word, shifted, i | (4 + i) << 8);
@@ -114,42 +122,45 @@ struct LaneUnit<Q4<W>, UNIT> {
   }
 };
 
-// The rows of weights that a lane takes: pairs of neighbours, of which the last may lack its
-// second.
-template <class S, class Shape, uint UNIT>
-struct LaneRows {
-  Row first[Shape::kUnits / 2];
-  uint apart[Shape::kUnits / 2];  // 1, or 0 where there is no second row: it is taken twice
+// The codes of kEach columns, the place'th of a stage.
+inline void read_codes(thread uint (&words)[2], threadgroup const Sixteen* codes, uint place) {
+  const uint2 loaded = ((threadgroup const uint2*)codes)[place];
+  words[0] = loaded.x, words[1] = loaded.y;
+}
+inline void read_codes(thread uint (&words)[4], threadgroup const Sixteen* codes, uint place) {
+  const uint4 loaded = codes[place];
+  LILY_UNROLL
+  for (uint w = 0; w < 4; ++w) words[w] = loaded[w];
+}
 
-  template <class Source>
-  void find(thread const Source& source, uint column, uint lane) thread {
+// What a lane reads of a step's weights. `second`: its columns lie in the second of two groups.
+template <class S, class Shape>
+inline void load_weights(thread LaneUnit<S> (&units)[Shape::kUnits], threadgroup const Sixteen* stage,
+                         uint column, bool second, uint lane) {
+  typedef LaneStage<S, Shape> Stage;
+  LILY_UNROLL
+  for (uint i = 0; i < Shape::kUnits / 2; ++i) {
     LILY_UNROLL
-    for (uint i = 0; i < Shape::kUnits / 2; ++i) {
-      const uint n = column + i * 16 + lane / 4 * 2;
-      first[i] = source.weight(n);
-      apart[i] = source.weight(n + 1).weight != first[i].weight ? 1 : 0;
+    for (uint at = 0; at < 2; ++at) {
+      thread LaneUnit<S>& unit = units[Shape::unit_of(i, at)];
+      const uint row = column + i * 16 + at * 8 + lane / 4;  // weight_place
+      read_codes(unit.words, stage + Stage::kCodes, row * 4 + lane % 4);
+      const uint2 factors = ((threadgroup const uint2*)(stage + Stage::kFactors))[row];
+      unit.scales = both(factors.x, second), unit.biases = both(factors.y, second);
     }
   }
-  void load(thread LaneUnit<S, UNIT> (&units)[Shape::kUnits], uint k, Stored matrix) thread {
-    const uint groups = matrix.cols / matrix.group_size, g = k / matrix.group_size;
-    const uint bytes = matrix.cols * S::kBits / 8;
-    LILY_UNROLL
-    for (uint i = 0; i < Shape::kUnits / 2; ++i) {
-      const Row row = first[i];
-      const Row next{row.weight + apart[i] * bytes, row.scales + apart[i] * groups,
-                     row.biases + apart[i] * groups};
-      units[Shape::unit_of(i, 0)].load(row, k, g);
-      units[Shape::unit_of(i, 1)].load(next, k, g);
-    }
-  }
-};
+}
 
-// A thread's copies of activations: one vector of every kRowsApart-th row of the tile.
-template <class A, class Shape, class Source>
+// A thread's copies: one vector of every kRowsApart-th row of activations, and chunks of codes and
+// pairs of factors of some rows of weights.
+template <class S, class A, class Shape, class Source>
 struct Copies {
+  typedef LaneStage<S, Shape> Stage;
   device const A* base;
   uint offsets[Shape::kCopies];  // of rows, in elements / 4
   uint rows;                     // of the tile, that exist
+  device const uchar* codes[Stage::kCodeCopies];
+  device const bfloat* factors[Stage::kFactorCopies];
 
   void find(thread const Source& source, uint thread_index) thread {
     base = source.x, rows = min(source.rows(), uint(Shape::kRows));
@@ -158,16 +169,42 @@ struct Copies {
       const uint m = i * Shape::kRowsApart + thread_index / Shape::kVectors;
       offsets[i] = uint((source.activation(m) - base) / 4);
     }
+    LILY_UNROLL
+    for (uint i = 0; i < Stage::kCodeCopies; ++i) {
+      const uint chunk = i * Shape::kThreads + thread_index;
+      codes[i] = source.weight(chunk / Stage::kChunks).weight + chunk % Stage::kChunks * 16;
+    }
+    LILY_UNROLL
+    for (uint i = 0; i < Stage::kFactorCopies; ++i) {
+      const uint pair = i * Shape::kThreads + thread_index;
+      const Row row = source.weight(pair / 2);
+      factors[i] = pair % 2 ? row.biases : row.scales;
+    }
   }
-  // Nothing is begun past the last column.
-  void begin(threadgroup A* stage, uint k, uint cols, uint thread_index) thread {
+  // pairs: of groups, before column k. Nothing is begun past the last column.
+  void begin(threadgroup Sixteen* stage, uint k, uint cols, uint pairs, uint thread_index) thread {
     const uint vector = thread_index % Shape::kVectors;
     if (k < cols) {
       LILY_UNROLL
       for (uint i = 0; i < Shape::kCopies; ++i) {
         const uint m = i * Shape::kRowsApart + thread_index / Shape::kVectors;
-        copy_ahead(stage + Shape::place(m, vector), base + ulong(offsets[i]) * 4 + k + vector * 8,
+        copy_ahead(stage + Shape::place(m, vector),
+                   (device const Sixteen*)(base + ulong(offsets[i]) * 4 + k + vector * 8),
                    m < rows);
+      }
+      LILY_UNROLL
+      for (uint i = 0; i < Stage::kCodeCopies; ++i) {
+        const uint chunk = i * Shape::kThreads + thread_index;
+        const uint row = Shape::weight_place(chunk / Stage::kChunks);
+        copy_ahead(stage + Stage::kCodes + row * Stage::kChunks + chunk % Stage::kChunks,
+                   (device const Sixteen*)(codes[i] + k / 8 * S::kBits), true);
+      }
+      LILY_UNROLL
+      for (uint i = 0; i < Stage::kFactorCopies; ++i) {
+        const uint pair = i * Shape::kThreads + thread_index;
+        threadgroup uint* to = (threadgroup uint*)(stage + Stage::kFactors);
+        copy_word_ahead(to + Shape::weight_place(pair / 2) * 2 + pair % 2,
+                        (device const uint*)factors[i] + pairs);
       }
     }
     close_copies();
@@ -189,11 +226,10 @@ struct LaneSums {
       }
     }
   }
-  // One step. stage: its activations, from this simdgroup's first row on, of which `bands` times 16
-  // exist.
-  template <class S, class A, uint UNIT>
-  void add(thread const LaneUnit<S, UNIT> (&units)[Shape::kUnits], threadgroup const A* stage,
-           uint bands, uint lane) thread {
+  // One step. stage: its activations; bands: of this simdgroup, that exist.
+  template <class S>
+  void add(thread const LaneUnit<S> (&units)[Shape::kUnits], threadgroup const Sixteen* stage,
+           uint down, uint bands, uint lane) thread {
     LILY_UNROLL
     for (uint part = 0; part < Shape::kParts; ++part) {
       uint left[Shape::kUnits / 2][2][4];
@@ -204,11 +240,16 @@ struct LaneSums {
         LILY_UNROLL
         for (uint i = 0; i < 4; ++i) left[u / 2][i / 2][i % 2 * 2 + u % 2] = pairs[i];
       }
-      threadgroup const A* from = stage + Shape::place(lane / 4, lane % 4 * Shape::kParts + part);
+      threadgroup const Sixteen* from =
+          stage + Shape::place(lane / 4, lane % 4 * Shape::kParts + part);
+      uint4 next = from[Shape::row_of_matrix(0, down) * Shape::kVectors];
       LILY_UNROLL
       for (uint m = 0; m < Shape::WM / 8; ++m) {
-        if (m / 2 >= bands) continue;
-        const uint4 right = *(threadgroup const uint4*)(from + m * 8 * Shape::kDepth);
+        const uint4 right = next;
+        if (m + 1 < Shape::WM / 8) {
+          next = from[Shape::row_of_matrix(m + 1, down) * Shape::kVectors];
+        }
+        if (m * 8 % Shape::kBand == 0 && m * 8 / Shape::kBand >= bands) break;
         LILY_UNROLL
         for (uint n = 0; n < Shape::kUnits / 2; ++n) {
           multiply_halves(at[n][m], left[n][0], right.x, right.y);
@@ -220,15 +261,15 @@ struct LaneSums {
       }
     }
   }
-  // Rows [row, row + WM) of the tile, of which there are `rows`, to the sink.
+  // This simdgroup's rows of the tile, of which there are `rows`, to the sink.
   template <class Sink>
-  void store(thread const Sink& sink, uint row, uint column, uint rows, uint lane) const thread {
+  void store(thread const Sink& sink, uint down, uint column, uint rows, uint lane) const thread {
     enum : uint { kHalf = Shape::WN / 32 };
     LILY_UNROLL
     for (uint m = 0; m < Shape::WM / 8; ++m) {
       LILY_UNROLL
       for (uint e = 0; e < 2; ++e) {
-        const uint r = row + m * 8 + lane % 4 * 2 + e;
+        const uint r = Shape::row_of_matrix(m, down) + lane % 4 * 2 + e;
         if (r >= rows) continue;
         Pairs<2 * kHalf> pairs;
         LILY_UNROLL
@@ -242,42 +283,53 @@ struct LaneSums {
   }
 };
 
-template <class S, class A, uint ROWS, uint COLUMNS, uint WM, uint WN, uint UNIT, class Source,
+template <class S, class A, uint ROWS, uint COLUMNS, uint WM, uint WN, uint STAGES, class Source,
           class Sink>
-inline void gemm(LaneShape<ROWS, COLUMNS, WM, WN, UNIT>, thread const Source& source,
+inline void gemm(LaneShape<ROWS, COLUMNS, WM, WN, STAGES>, thread const Source& source,
                  thread const Sink& sink, Stored matrix, threadgroup Sixteen* memory,
                  uint thread_index, uint lane, uint simdgroup) {
-  typedef LaneShape<ROWS, COLUMNS, WM, WN, UNIT> Shape;
-  threadgroup A* stages = (threadgroup A*)memory;
-  const uint row = ROWS == WM ? 0 : simdgroup / Shape::kAcross * WM;
-  const uint column = (ROWS == WM ? simdgroup : simdgroup % Shape::kAcross) * WN;
-  const uint mine = lane % 4 * UNIT;  // columns of a step
-  Copies<A, Shape, Source> copies;
+  typedef LaneShape<ROWS, COLUMNS, WM, WN, STAGES> Shape;
+  enum : uint { kSize = LaneStage<S, Shape>::kSize, kAhead = STAGES - 1 };
+  const uint down = Shape::kDown == 1 ? 0 : simdgroup / Shape::kAcross;
+  const uint column = (Shape::kDown == 1 ? simdgroup : simdgroup % Shape::kAcross) * WN;
+  const uint cols = matrix.cols;
+  const uint group_bits = popcount(matrix.group_size - 1);  // of a column's number, within a group
+  Copies<S, A, Shape, Source> copies;
   copies.find(source, thread_index);
-  LaneRows<S, Shape, UNIT> weights;
-  LaneUnit<S, UNIT> units[Shape::kUnits];
-  weights.find(source, column, lane);
-  weights.load(units, mine, matrix);
-  copies.begin(stages, 0, matrix.cols, thread_index);
-  copies.begin(stages + Shape::kStage, Shape::kDepth, matrix.cols, thread_index);
+  LILY_UNROLL
+  for (uint s = 0; s < kAhead; ++s) {
+    const uint k = s * Shape::kDepth;
+    copies.begin(memory + s * kSize, k, cols, k >> group_bits >> 1, thread_index);
+  }
   // A tile that is seldom short computes all of its rows.
-  const uint bands = Source::kMayBeShort ? (max(copies.rows, row) - row + 15) / 16 : WM / 16;
+  const uint there = (copies.rows + Shape::kBand - 1) / Shape::kBand;
+  const uint bands = Source::kMayBeShort ? (there + Shape::kDown - 1 - down) / Shape::kDown
+                                         : WM / Shape::kBand;
   LaneSums<Shape> sums;
   sums.clear();
-  uint turn = 0;
-  for (uint k = 0; k < matrix.cols; k += Shape::kDepth) {
-    wait_for_copies<1>();
+  uint turn = 0, turn_ahead = kAhead;
+  for (uint k = 0; k < cols; k += Shape::kDepth) {
+    wait_for_copies<STAGES - 2>();
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    const uint ahead = turn == 0 ? 2 : turn - 1;
-    copies.begin(stages + ahead * Shape::kStage, k + 2 * Shape::kDepth, matrix.cols, thread_index);
-    LaneUnit<S, UNIT> next[Shape::kUnits];
-    weights.load(next, min(k + Shape::kDepth, matrix.cols - Shape::kDepth) + mine, matrix);
-    sums.add(units, stages + turn * Shape::kStage + row * Shape::kDepth, bands, lane);
-    LILY_UNROLL
-    for (uint u = 0; u < Shape::kUnits; ++u) units[u] = next[u];
-    turn = turn == 2 ? 0 : turn + 1;
+    const uint ahead = k + kAhead * Shape::kDepth;
+    copies.begin(memory + turn_ahead * kSize, ahead, cols, ahead >> group_bits >> 1, thread_index);
+    threadgroup const Sixteen* stage = memory + turn * kSize;
+    LaneUnit<S> units[Shape::kUnits];
+    const uint group = (k + lane % 4 * Shape::kEach) >> group_bits;
+    load_weights<S, Shape>(units, stage, column, group % 2 != 0, lane);
+#ifdef LILY_DUAL
+    if (bands == WM / Shape::kBand) {
+      sums.add(units, stage, down, WM / Shape::kBand, lane);
+    } else {
+      sums.add(units, stage, down, bands, lane);
+    }
+#else
+    sums.add(units, stage, down, bands, lane);
+#endif
+    turn = turn == kAhead ? 0 : turn + 1;
+    turn_ahead = turn_ahead == kAhead ? 0 : turn_ahead + 1;
   }
-  sums.store(sink, row, column, copies.rows, lane);
+  sums.store(sink, down, column, copies.rows, lane);
 }
 
 }  // namespace lily

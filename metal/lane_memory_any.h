@@ -23,9 +23,11 @@ inline void load_turned_matrices(thread uint (&to)[4], threadgroup const bfloat*
   }
 }
 
-inline void copy_ahead(threadgroup bfloat* to, device const bfloat* from, bool there) {
+template <class T>
+inline void copy_ahead(threadgroup T* to, device const T* from, bool there) {
   *(threadgroup uint4*)to = there ? *(device const uint4*)from : uint4(0u);
 }
+inline void copy_word_ahead(threadgroup uint* to, device const uint* from) { *to = *from; }
 inline void close_copies() {}
 template <uint LEFT>
 inline void wait_for_copies() {}

@@ -20,9 +20,14 @@ inline void load_turned_matrices(thread uint (&to)[4], threadgroup const bfloat*
                    : "memory");
 }
 
-inline void copy_ahead(threadgroup bfloat* to, device const bfloat* from, bool there) {
+template <class T>
+inline void copy_ahead(threadgroup T* to, device const T* from, bool there) {
   __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address_of(to)),
                    "l"(from), "r"(there ? 16 : 0)
+                   : "memory");
+}
+inline void copy_word_ahead(threadgroup uint* to, device const uint* from) {
+  __asm__ volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address_of(to)), "l"(from)
                    : "memory");
 }
 inline void close_copies() { __asm__ volatile("cp.async.commit_group;" ::: "memory"); }

@@ -69,7 +69,7 @@ template <class S, class A, class Shape>
     device const uchar* up [[buffer(6)]], device const bfloat* up_scales [[buffer(7)]],
     device const bfloat* up_biases [[buffer(8)]], device A* act [[buffer(9)]],
     constant MoeParams& p [[buffer(10)]], LILY_PLACE) {
-  LILY_THREADGROUP(Sixteen, memory, (GemmMemory<A, Shape>::kBytes / 16));
+  LILY_THREADGROUP(Sixteen, memory, (GemmMemory<S, A, Shape>::kBytes / 16));
   const ExpertTile tile = find_tile(offsets, p.experts, group.y, Shape::kRows, lane);
   if (tile.begin == tile.end) return;
   const Stored gates{gate, gate_scales, gate_biases, p.hidden, p.group_size};
@@ -142,7 +142,7 @@ template <class S, class A, class Shape>
     device const uint* offsets [[buffer(2)]], device const uchar* down [[buffer(3)]],
     device const bfloat* down_scales [[buffer(4)]], device const bfloat* down_biases [[buffer(5)]],
     device float* y [[buffer(6)]], constant MoeParams& p [[buffer(7)]], LILY_PLACE) {
-  LILY_THREADGROUP(Sixteen, memory, (GemmMemory<A, Shape>::kBytes / 16));
+  LILY_THREADGROUP(Sixteen, memory, (GemmMemory<S, A, Shape>::kBytes / 16));
   const ExpertTile tile = find_tile(offsets, p.experts, group.y, Shape::kRows, lane);
   if (tile.begin == tile.end) return;
   const Stored matrix{down, down_scales, down_biases, p.width, p.group_size};
