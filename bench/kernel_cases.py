@@ -226,8 +226,8 @@ def _delta_step(memory: Memory, shape: ModelShape) -> Case:
     extents = (shape.value_heads, shape.value_dim, shape.key_dim)
 
     def record(step: native.Step) -> None:
-        layer = delta_layer(memory, shape, proj, memory.cut("f32", *extents))
-        native.delta_step(step, y, layer, place)
+        state = memory.cut("f32", *extents)
+        native.delta_step(step, y, state, delta_layer(memory, shape, proj, state), place)
 
     state_bytes = 4 * int(np.prod(extents))
     name = f"{shape.value_heads} x {shape.value_dim}x{shape.key_dim} fp32, read and written"

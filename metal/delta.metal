@@ -162,14 +162,15 @@ struct StepInputs {
 // y [1, Hv*Dv] f32; shapes of the rest at DeltaTensors in ops.h. key_dim a multiple of 4. The state
 // is under way while the convolution is formed. Both products of the old state are formed in one
 // pass, because S q after the update is decay (S q) + delta (k . q). A step moves its cursor last,
-// so that it can be read early.
+// so that it can be read early. Both states may be one: a lane writes what it alone has read.
 template <uint DIM>
 [[kernel]] void delta_step(
     device const Cursor* cursor [[buffer(0)]], device const float* proj [[buffer(1)]],
     device const float* conv_weight [[buffer(2)]], device const float* decay_rate [[buffer(3)]],
     device const float* dt_bias [[buffer(4)]], device const float* gain [[buffer(5)]],
-    device float* conv_ring [[buffer(6)]], device float* state [[buffer(7)]],
-    device float* y [[buffer(8)]], constant DeltaParams& p [[buffer(9)]], LILY_PLACE) {
+    device float* conv_ring [[buffer(6)]], device const float* state [[buffer(7)]],
+    device float* next_state [[buffer(8)]], device float* y [[buffer(9)]],
+    constant DeltaParams& p [[buffer(10)]], LILY_PLACE) {
   LILY_THREADGROUP(Sixteen, input_memory, 3 * DIM / 4);
   LILY_THREADGROUP(float, out, DIM);
   threadgroup float* convolved = (threadgroup float*)input_memory;
@@ -189,10 +190,10 @@ template <uint DIM>
   const uint column = head * p.value_dim + thread_index;
   const float gate = thread_index < p.value_dim ? proj[row.channels() + column] : 0.0f;
   simdgroup_barrier(mem_flags::mem_none);
-  device float* mine = state + ulong(head) * p.value_dim * p.key_dim;
+  const ulong mine = ulong(head) * p.value_dim * p.key_dim;
   const uint part = thread_index % kRowLanes, first = thread_index / kRowLanes;
   StateRow<DIM> state_row;
-  state_row.load(mine + first * p.key_dim, first < p.value_dim ? p.key_dim : 0, part);
+  state_row.load(state + mine + first * p.key_dim, first < p.value_dim ? p.key_dim : 0, part);
   const float decay = decay_factor(alpha, bias, rate), beta = sigmoid(beta_input);
   inputs.convolve(conv_ring, row.channels(), position, convolved, thread_index);
   threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -206,12 +207,13 @@ template <uint DIM>
   for (uint round = 0; round < rounds; ++round) {
     const uint r = round * DeltaStep<DIM>::kRowsAtOnce + first;
     const bool there = r < p.value_dim;
-    if (round > 0) state_row.load(mine + r * p.key_dim, there ? p.key_dim : 0, part);
+    if (round > 0) state_row.load(state + mine + r * p.key_dim, there ? p.key_dim : 0, part);
     const float2 products = state_row.times(k, q, part);
     if (!there) continue;
     const float delta = f.beta * (v[r] - f.decay * (products.x * f.k_scale));
     if (part == 0) out[r] = fma(f.decay, products.y * f.q_scale, delta * f.kq);
-    state_row.store(mine + r * p.key_dim, k, f.decay, delta * f.k_scale, p.key_dim, part);
+    state_row.store(next_state + mine + r * p.key_dim, k, f.decay, delta * f.k_scale, p.key_dim,
+                    part);
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
   float squares = 0.0f;

@@ -298,7 +298,8 @@ void bind_ops(nb::module_& kernels) {
               "cursor"_a);
   kernels.def("attention_merge", &ops::attention_merge, "step"_a, "y"_a, "partial"_a, "layer"_a,
               "cursor"_a);
-  kernels.def("delta_step", &ops::delta_step, "step"_a, "y"_a, "layer"_a, "cursor"_a);
+  kernels.def("delta_step", &ops::delta_step, "step"_a, "y"_a, "next_state"_a, "layer"_a,
+              "cursor"_a);
   kernels.def("delta_conv", &ops::delta_conv, "step"_a, "qkv"_a, "gates"_a, "layer"_a,
               "position"_a);
   kernels.def("delta_chunk", &ops::delta_chunk, "step"_a, "y"_a, "qkv"_a, "gates"_a, "layer"_a);

@@ -101,10 +101,11 @@ float logistic(float x) { return 1.0f / (1.0f + std::exp(-x)); }
 // One token for kRows rows of a head's state (each a value dimension, contiguous over the key):
 //   S <- decay S;  delta = beta (v - S k);  S <- S + delta k^T;  out = S q
 // Both products of the old state are formed in one pass, because S q after the update is
-// decay (S q) + delta (k . q).
+// decay (S q) + delta (k . q). The next state may be the state.
 template <int kRows>
-inline void update_rows(float* state, int key_dim, const float* q, const float* k, float kq,
-                        const float* v, float decay, float beta, float* out) {
+inline void update_rows(const float* state, float* next_state, int key_dim, const float* q,
+                        const float* k, float kq, const float* v, float decay, float beta,
+                        float* out) {
   Floats sk[kRows], sq[kRows];
   for (int r = 0; r < kRows; ++r) sk[r] = zeros(), sq[r] = zeros();
   for_vectors(key_dim, [&](int i, int lanes) {
@@ -124,8 +125,9 @@ inline void update_rows(float* state, int key_dim, const float* q, const float* 
   for_vectors(key_dim, [&](int i, int lanes) {
     const Floats key = load_some(k + i, lanes);
     for (int r = 0; r < kRows; ++r) {
-      float* s = state + r * key_dim + i;
-      store_some(s, fma(delta[r], key, load_some(s, lanes) * splat(decay)), lanes);
+      const int at = r * key_dim + i;
+      store_some(next_state + at, fma(delta[r], key, load_some(state + at, lanes) * splat(decay)),
+                 lanes);
     }
   });
 }
@@ -133,16 +135,17 @@ inline void update_rows(float* state, int key_dim, const float* q, const float* 
 constexpr int kStateRows = 4;  // rows of the state that share each load of q and k
 
 // One token over a whole head's state.
-void update_state(float* state, int key_dim, int value_dim, const float* q, const float* k,
-                  const float* v, float decay, float beta, float* out) {
+void update_state(const float* state, float* next_state, int key_dim, int value_dim, const float* q,
+                  const float* k, const float* v, float decay, float beta, float* out) {
   const float kq = dot(k, q, key_dim);
   int row = 0;
   for (; row + kStateRows <= value_dim; row += kStateRows) {
-    update_rows<kStateRows>(state + row * key_dim, key_dim, q, k, kq, v + row, decay, beta,
-                            out + row);
+    update_rows<kStateRows>(state + row * key_dim, next_state + row * key_dim, key_dim, q, k, kq,
+                            v + row, decay, beta, out + row);
   }
   for (; row < value_dim; ++row) {
-    update_rows<1>(state + row * key_dim, key_dim, q, k, kq, v + row, decay, beta, out + row);
+    update_rows<1>(state + row * key_dim, next_state + row * key_dim, key_dim, q, k, kq, v + row,
+                   decay, beta, out + row);
   }
 }
 
@@ -306,8 +309,9 @@ void delta_step(const Args& args) {
   const float* proj = args.at<const float>(1);
   const float* weight = args.at<const float>(2);
   float* ring = args.at<float>(6);
-  float* state = args.at<float>(7);
-  float* y = args.at<float>(8);
+  const float* state = args.at<const float>(7);
+  float* next_state = args.at<float>(8);
+  float* y = args.at<float>(9);
   const int channels = row.channels(), group = row.value_heads / row.key_heads;
   const auto conv = [&](int first, int count, float* to) {
     HeadConv(proj, row.stride(), ring, position, channels, weight, first, count).run(0, to);
@@ -333,8 +337,9 @@ void delta_step(const Args& args) {
                                      args.at<const float>(3)[head]);
     const float beta = logistic(proj[row.beta(head)]);
     float* out = y + head * row.value_dim;
-    update_state(state + static_cast<uint64_t>(head) * row.value_dim * row.key_dim, row.key_dim,
-                 row.value_dim, q, k, v, decay, beta, out);
+    const uint64_t at = static_cast<uint64_t>(head) * row.value_dim * row.key_dim;
+    update_state(state + at, next_state + at, row.key_dim, row.value_dim, q, k, v, decay, beta,
+                 out);
     gated_norm(out, proj + row.z(head), args.at<const float>(5), row.value_dim, p.eps);
   });
 }

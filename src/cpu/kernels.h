@@ -19,7 +19,7 @@
 //   attention_decode_<k>     cursor, proj, q_gain, k_gain, inv_freq, *k_cache, *v_cache, >partial
 //   attention_merge_f32      cursor, proj, partial, >y
 //   delta_step_f32           cursor, proj, conv_weight, decay_rate, dt_bias, gain, *conv_ring,
-//                            *state, >y
+//                            state, >next_state, >y
 //   delta_conv_f32           proj, conv_weight, decay_rate, dt_bias, conv_ring, >qkv, >gates
 //   delta_carry_f32          proj, *conv_ring
 //   delta_chunk_f32          *qkv, gates, *state

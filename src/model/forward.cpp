@@ -147,7 +147,7 @@ void Forward::decode_mixer(Step& step, const SessionState& state, size_t index) 
         delta(layer, state.recurrent()[index_in_kind_[index]], row.delta_proj);
     ops::linear_norm(step, row.delta_proj, row.hidden, layer.mixer_gain, eps_,
                      {w.qkv, w.z, w.b, w.a});
-    ops::delta_step(step, row.delta_mixed, tensors, state.cursor());
+    ops::delta_step(step, row.delta_mixed, tensors.state, tensors, state.cursor());
     ops::linear_add(step, row.hidden, row.delta_mixed, w.out);
   }
 }

@@ -13,6 +13,14 @@ uint64_t value_width(const DeltaParams& params) {
   return uint64_t{params.value_heads} * params.value_dim;
 }
 
+void check_state(const Check& check, const DeltaParams& params, const char* name,
+                 const Tensor& state) {
+  check.f32(name, state,
+            {{"value_heads", params.value_heads},
+             {"value_dim", params.value_dim},
+             {"key_dim", params.key_dim}});
+}
+
 DeltaParams check_delta(const Check& check, const DeltaTensors& layer, uint32_t position) {
   const DeltaParams params{.tokens = check.count("tokens", layer.proj.dim(0)),
                            .key_heads = check.count("key_heads", layer.key_heads),
@@ -40,8 +48,7 @@ DeltaParams check_delta(const Check& check, const DeltaTensors& layer, uint32_t 
   check.f32("decay_rate", layer.decay_rate, {heads});
   check.f32("dt_bias", layer.dt_bias, {heads});
   check.f32("gain", layer.gain, {{"value_dim", params.value_dim}});
-  check.f32("state", layer.state,
-            {heads, {"value_dim", params.value_dim}, {"key_dim", params.key_dim}});
+  check_state(check, params, "state", layer.state);
   check.eps(layer.eps);
   if (uint64_t{position} + params.tokens > UINT32_MAX) {
     check.fail("position is " + std::to_string(position) + ", past what 32 bits count");
@@ -59,7 +66,8 @@ void check_between(const Check& check, const DeltaParams& params, const Tensor& 
 
 }  // namespace
 
-void delta_step(Step& step, const Tensor& y, const DeltaTensors& layer, const Tensor& cursor) {
+void delta_step(Step& step, const Tensor& y, const Tensor& next_state, const DeltaTensors& layer,
+                const Tensor& cursor) {
   const Check check("delta_step");
   const DeltaParams params = check_delta(check, layer, 0);
   if (params.tokens != 1) {
@@ -67,6 +75,7 @@ void delta_step(Step& step, const Tensor& y, const DeltaTensors& layer, const Te
   }
   check.record("cursor", cursor, "Cursor", sizeof(Cursor));
   check.f32("y", y, {{"one token", 1}, {"value_heads * value_dim", value_width(params)}});
+  check_state(check, params, "next_state", next_state);
 
   step.add(kernel_name("delta_step", DType::f32),
            Bindings()
@@ -77,7 +86,8 @@ void delta_step(Step& step, const Tensor& y, const DeltaTensors& layer, const Te
                .in(layer.dt_bias)
                .in(layer.gain)
                .inout(layer.conv_ring)
-               .inout(layer.state)
+               .in(layer.state)
+               .out(next_state)
                .out(y),
            params, delta_step_grid(params.value_heads, params.key_dim, params.value_dim));
 }

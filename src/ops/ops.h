@@ -94,8 +94,10 @@ struct DeltaTensors {
   uint32_t key_heads, value_heads, key_dim, value_dim;
   float eps;
 };
-// Decode: convolution, SiLU, q/k norm, gates, recurrence and gated norm.   y f32 [1, Hv*Dv]
-void delta_step(Step& step, const Tensor& y, const DeltaTensors& layer, const Tensor& cursor);
+// Decode: convolution, SiLU, q/k norm, gates, recurrence and gated norm. Reads layer.state and
+// leaves the state after this token in next_state, which may be the same.   y f32 [1, Hv*Dv]
+void delta_step(Step& step, const Tensor& y, const Tensor& next_state, const DeltaTensors& layer,
+                const Tensor& cursor);
 // Prefill, first part.   qkv f32 [T, C] (q, k normalised, q scaled), gates f32 [T, 2, Hv] (decay
 // factor exp(g), then beta)
 void delta_conv(Step& step, const Tensor& qkv, const Tensor& gates, const DeltaTensors& layer,

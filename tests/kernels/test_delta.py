@@ -54,14 +54,19 @@ def run_chunk(device: native.Device, layer: Delta, proj: np.ndarray, position: i
 def run_steps(device: native.Device, layer: Delta, proj: np.ndarray, position: int) -> Result:
     """Decode of the same tokens, one by one."""
     arena = Arena(device)
-    memory = layer.memory_on(arena)
+    ring, state = layer.memory_on(arena)
+    next_state = arena.output(*layer.state.shape)
     rows = []
     for t, row in enumerate(proj):
         y = arena.output(1, layer.value_heads * layer.value_dim)
         cursor = arena.input(np.frombuffer(cursor_at(position + t).tobytes(), np.uint8))
-        arena.run(native.delta_step, y, layer.on(arena, row[None], memory), cursor)
+        before = state.numpy().tobytes()
+        place = layer.on(arena, row[None], (ring, state))
+        arena.run(native.delta_step, y, next_state, place, cursor)
+        assert state.numpy().tobytes() == before, "a step changed the state that it reads"
+        state, next_state = next_state, state
         rows.append(y.numpy())
-    return {"y": np.concatenate(rows), "ring": memory[0].numpy(), "state": memory[1].numpy()}
+    return {"y": np.concatenate(rows), "ring": ring.numpy(), "state": state.numpy()}
 
 
 def expected(layer: Delta, proj: np.ndarray, position: int) -> Result:
@@ -279,6 +284,7 @@ def test_refusals(host):
 
     between = {"qkv": arena.output(3, channels), "gates": arena.output(3, 2, 4)}
     cursor = arena.record(cursor_at(3))
-    check(native.delta_step, 1, {"y": arena.output(1, width), "cursor": cursor})
+    outputs = {"y": arena.output(1, width), "next_state": arena.output(4, 16, 8)}
+    check(native.delta_step, 1, outputs | {"cursor": cursor})
     check(native.delta_conv, 3, between, {"position": 5})
     check(native.delta_chunk, 3, between | {"y": arena.output(3, width)})

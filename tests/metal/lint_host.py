@@ -154,7 +154,7 @@ class Recorder:
                 eps=1e-6,
             )
             if tokens == 1:
-                op.delta_step(step, t(1, width), layer, self.struct(16))
+                op.delta_step(step, t(1, width), layer.state, layer, self.struct(16))
             qkv, gates = t(tokens, channels), t(tokens, 2, 2)
             op.delta_conv(step, qkv, gates, layer, 0)
             for dtype in TYPES:

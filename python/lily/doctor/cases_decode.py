@@ -94,7 +94,8 @@ def _delta_step(shape: ModelShape) -> Check:
 
         def record(place: Place, step: native.Step, turn: int) -> None:
             y = place.output("y", 1, shape.value_width)
-            native.delta_step(step, y, layer.on(place), cursor(place, position))
+            tensors = layer.on(place)
+            native.delta_step(step, y, tensors.state, tensors, cursor(place, position))
 
         def want() -> dict[str, Array]:
             found = layer.expected(position)
