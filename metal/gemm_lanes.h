@@ -5,7 +5,7 @@
 // is read again costs as much as two products. Knows no layer.
 //
 // The order of K within a step is free, as long as both factors agree on it. So lane j of the four
-// that share a row takes the 16 columns from 16 j on: whole words of codes, and two vectors of each
+// that share a row takes EACH columns from EACH j on: whole words of codes, and whole vectors of each
 // row of activations.
 #pragma once
 
@@ -15,8 +15,9 @@
 namespace lily {
 
 // Each simdgroup takes WM x WN of the results: bands of rows in turn, so that the rows of a short
-// tile are shared by all. STAGES: steps that have room in threadgroup memory.
-template <uint ROWS, uint COLUMNS, uint WM_, uint WN_, uint STAGES>
+// tile are shared by all; and of a step, each lane EACH columns of a row. STAGES: steps that have
+// room in threadgroup memory.
+template <uint ROWS, uint COLUMNS, uint WM_, uint WN_, uint EACH, uint STAGES>
 struct LaneShape {
   enum : uint {
     kRows = ROWS,
@@ -26,11 +27,13 @@ struct LaneShape {
     kAcross = COLUMNS / WN_,
     kDown = ROWS / WM_,
     kThreads = kAcross * kDown * kLanes,
-    kDepth = 64,   // columns of K at a time
-    kEach = 16,    // of which a lane takes
-    kParts = 2,    // of a lane's columns, of 8
+    kEach = EACH,
+    kDepth = 4 * EACH,  // columns of K at a time
+    kParts = EACH / 8,  // of a lane's columns, of 8
     kStages = STAGES,
-    kBand = WM_ < 16 ? 8 : 16,             // rows that are computed or not
+    kSets = STAGES == 2 ? 2 : 4,  // of factors of kGroups groups, that have room
+    kGroups = 4,
+    kBand = 16,  // rows that are computed or not
     kVectors = kDepth / 8,                 // of a row of activations
     kCopies = ROWS * kVectors / kThreads,  // of vectors, by a thread
     kRowsApart = kThreads / kVectors,      // of a thread's copies
@@ -44,7 +47,7 @@ struct LaneShape {
   }
   // Where a row's vector lies: so that lanes that read together meet no bank twice.
   static constexpr uint place(uint row, uint vector) {
-    return row * kVectors + (vector ^ row % 2);
+    return row * kVectors + (vector ^ row % 2 ^ vector / 8 * 2);
   }
   // The row of the tile at which a simdgroup's 8 rows of matrix m begin.
   static constexpr uint row_of_matrix(uint m, uint down) {
@@ -55,36 +58,41 @@ struct LaneShape {
   static constexpr uint weight_place(uint n) { return n / 16 * 16 + n % 2 * 8 + n % 16 / 2; }
 };
 
-// How a stage lies in threadgroup memory, in Sixteens: activations, codes, factors.
+// How stages lie in threadgroup memory, in Sixteens: each has activations and codes; behind them
+// are the sets of factors, kGroups scales and as many biases of each row.
 template <class S, class Shape>
 struct LaneStage {
   enum : uint {
-    kChunks = S::kBits / 2,  // of 16 bytes of codes, of a row of weights
+    kChunks = S::kBits * Shape::kDepth / 128,  // of codes, of a row of weights
     kCodes = Shape::kRows * Shape::kVectors,
-    kFactors = kCodes + Shape::kColumns * kChunks,
-    kSize = kFactors + Shape::kColumns / 2,  // two scales and two biases a row
+    kSize = kCodes + Shape::kColumns * kChunks,
+    kFactors = Shape::kStages * kSize,
+    kAll = kFactors + Shape::kSets * Shape::kColumns,
     kCodeCopies = Shape::kColumns * kChunks / Shape::kThreads,
     kFactorCopies = Shape::kColumns * 2 / Shape::kThreads
   };
 };
 
-typedef LaneShape<16, 128, 16, 32, 4> LaneTile16;
-typedef LaneShape<32, 128, 32, 32, 4> LaneTile32;
-typedef LaneShape<64, 128, 64, 32, 2> LaneTile64;
-typedef LaneShape<128, 128, 64, 64, 2> LaneTile128;
+typedef LaneShape<16, 128, 16, 32, 32, 3> LaneTile16;
+typedef LaneShape<32, 128, 32, 32, 32, 2> LaneTile32;
+typedef LaneShape<64, 128, 64, 32, 16, 2> LaneTile64;
+typedef LaneShape<128, 128, 64, 32, 16, 2> LaneTile128;
+// For codes of 8 bits.
+typedef LaneShape<16, 128, 16, 32, 16, 2> ByteTile16;
+typedef LaneShape<32, 128, 32, 32, 16, 2> ByteTile32;
 
-template <class S, class A, uint ROWS, uint COLUMNS, uint WM, uint WN, uint STAGES>
-struct GemmMemory<S, A, LaneShape<ROWS, COLUMNS, WM, WN, STAGES>> {
-  typedef LaneShape<ROWS, COLUMNS, WM, WN, STAGES> Shape;
-  enum : uint { kBytes = STAGES * LaneStage<S, Shape>::kSize * 16 };
+template <class S, class A, uint ROWS, uint COLUMNS, uint WM, uint WN, uint EACH, uint STAGES>
+struct GemmMemory<S, A, LaneShape<ROWS, COLUMNS, WM, WN, EACH, STAGES>> {
+  enum : uint {
+    kBytes = LaneStage<S, LaneShape<ROWS, COLUMNS, WM, WN, EACH, STAGES>>::kAll * 16
+  };
 };
 
-inline uint both(uint pair, bool second) { return pick_bytes(pair, pair, second ? 0x3232 : 0x1010); }
-
-// What a lane holds of kEach weights of a row, and how they become factors, 8 at a time.
-template <class S>
+// What a lane holds of EACH weights of a row, and how they become factors, 8 at a time.
+template <class S, uint EACH>
 struct LaneUnit {
-  uint words[S::kBits / 2];
+  enum : uint { kWords = EACH * S::kBits / 32 };
+  uint words[kWords];
   uint scales, biases;  // twice each
 
   void decode(uint part, thread uint (&pairs)[4]) const thread {
@@ -104,55 +112,58 @@ struct LaneUnit {
   }
 };
 
-template <int W>
-struct LaneUnit<Q4<W>> {
-  uint words[2];
+template <int W, uint EACH>
+struct LaneUnit<Q4<W>, EACH> {
+  enum : uint { kWords = EACH / 8 };
+  uint words[kWords];
   uint scales, biases;
 
-  // A byte's two codes come under the exponents of 128 and 16, where they read as 128 + code and
-  // 16 + code: one instruction takes these off, and one applies scale and bias.
+  // A code alone in the low byte of a bfloat reads as code / 2^133, or 16 code / 2^133 where it is
+  // the byte's upper half: one instruction makes both code / 64, and one applies scale and bias.
   void decode(uint part, thread uint (&pairs)[4]) const thread {
-    const uint word = words[part], shifted = word >> 1;
+    const uint low = words[part] & 0x0F0F0F0Fu, high = words[part] & 0xF0F0F0F0u;
+    const uint larger = fma_pairs(scales, 0x42804280u, 0u);
     LILY_UNROLL
     for (uint i = 0; i < 4; ++i) {
-      const uint moved = pick_bytes(word, shifted, i | (4 + i) << 8);
-      const uint codes = and_or(moved, 0x0078000Fu, 0x41804300u);
-      pairs[i] = fma_pairs(fma_pairs(codes, 0x3F803F80u, 0xC180C300u), scales, biases);
+      const uint codes = pick_bytes(low, high, 0x8480u + i * 0x1111u);
+      pairs[i] = fma_pairs(fma_pairs(codes, 0x7D007F00u, 0u), larger, biases);
     }
   }
 };
 
-// The codes of kEach columns, the place'th of a stage.
+// The codes of a lane's columns, the place'th of a stage.
 inline void read_codes(thread uint (&words)[2], threadgroup const Sixteen* codes, uint place) {
   const uint2 loaded = ((threadgroup const uint2*)codes)[place];
   words[0] = loaded.x, words[1] = loaded.y;
 }
-inline void read_codes(thread uint (&words)[4], threadgroup const Sixteen* codes, uint place) {
-  const uint4 loaded = codes[place];
+template <uint WORDS>
+inline void read_codes(thread uint (&words)[WORDS], threadgroup const Sixteen* codes, uint place) {
   LILY_UNROLL
-  for (uint w = 0; w < 4; ++w) words[w] = loaded[w];
+  for (uint w = 0; w < WORDS; ++w) words[w] = codes[place * (WORDS / 4) + w / 4][w % 4];
 }
 
-// What a lane reads of a step's weights. `second`: its columns lie in the second of two groups.
+// What a lane reads of a step's weights. factors: of the set; group: its number in the set.
 template <class S, class Shape>
-inline void load_weights(thread LaneUnit<S> (&units)[Shape::kUnits], threadgroup const Sixteen* stage,
-                         uint column, bool second, uint lane) {
-  typedef LaneStage<S, Shape> Stage;
+inline void load_weights(thread LaneUnit<S, Shape::kEach> (&units)[Shape::kUnits],
+                         threadgroup const Sixteen* codes, threadgroup const Sixteen* factors,
+                         uint column, uint group, uint lane) {
+  const uint selector = group % 2 ? 0x3232 : 0x1010;
   LILY_UNROLL
   for (uint i = 0; i < Shape::kUnits / 2; ++i) {
     LILY_UNROLL
     for (uint at = 0; at < 2; ++at) {
-      thread LaneUnit<S>& unit = units[Shape::unit_of(i, at)];
+      thread LaneUnit<S, Shape::kEach>& unit = units[Shape::unit_of(i, at)];
       const uint row = column + i * 16 + at * 8 + lane / 4;  // weight_place
-      read_codes(unit.words, stage + Stage::kCodes, row * 4 + lane % 4);
-      const uint2 factors = ((threadgroup const uint2*)(stage + Stage::kFactors))[row];
-      unit.scales = both(factors.x, second), unit.biases = both(factors.y, second);
+      read_codes(unit.words, codes, row * 4 + lane % 4);
+      threadgroup const uint* pairs = (threadgroup const uint*)(factors + row) + group / 2;
+      unit.scales = pick_bytes(pairs[0], pairs[0], selector);
+      unit.biases = pick_bytes(pairs[2], pairs[2], selector);
     }
   }
 }
 
 // A thread's copies: one vector of every kRowsApart-th row of activations, and chunks of codes and
-// pairs of factors of some rows of weights.
+// factors of some rows of weights.
 template <class S, class A, class Shape, class Source>
 struct Copies {
   typedef LaneStage<S, Shape> Stage;
@@ -176,13 +187,15 @@ struct Copies {
     }
     LILY_UNROLL
     for (uint i = 0; i < Stage::kFactorCopies; ++i) {
-      const uint pair = i * Shape::kThreads + thread_index;
-      const Row row = source.weight(pair / 2);
-      factors[i] = pair % 2 ? row.biases : row.scales;
+      const uint at = i * Shape::kThreads + thread_index;
+      const Row row = source.weight(at / 2);
+      factors[i] = at % 2 ? row.biases : row.scales;
     }
   }
-  // pairs: of groups, before column k. Nothing is begun past the last column.
-  void begin(threadgroup Sixteen* stage, uint k, uint cols, uint pairs, uint thread_index) thread {
+  // Nothing is begun past the last column. group_bits: of a column's number, within a group.
+  void begin(threadgroup Sixteen* memory, uint turn, uint k, uint cols, uint group_bits,
+             uint thread_index) thread {
+    threadgroup Sixteen* stage = memory + turn * Stage::kSize;
     const uint vector = thread_index % Shape::kVectors;
     if (k < cols) {
       LILY_UNROLL
@@ -199,12 +212,17 @@ struct Copies {
         copy_ahead(stage + Stage::kCodes + row * Stage::kChunks + chunk % Stage::kChunks,
                    (device const Sixteen*)(codes[i] + k / 8 * S::kBits), true);
       }
+    }
+    const uint group = k >> group_bits;
+    if (k < cols && group % Shape::kGroups == 0 && group << group_bits == k) {
+      const uint set = group / Shape::kGroups % Shape::kSets;
+      threadgroup uint2* to =
+          (threadgroup uint2*)(memory + Stage::kFactors + set * Shape::kColumns);
       LILY_UNROLL
       for (uint i = 0; i < Stage::kFactorCopies; ++i) {
-        const uint pair = i * Shape::kThreads + thread_index;
-        threadgroup uint* to = (threadgroup uint*)(stage + Stage::kFactors);
-        copy_word_ahead(to + Shape::weight_place(pair / 2) * 2 + pair % 2,
-                        (device const uint*)factors[i] + pairs);
+        const uint at = i * Shape::kThreads + thread_index;
+        copy_eight_ahead(to + Shape::weight_place(at / 2) * 2 + at % 2,
+                         (device const uint2*)(factors[i] + group));
       }
     }
     close_copies();
@@ -226,10 +244,10 @@ struct LaneSums {
       }
     }
   }
-  // One step. stage: its activations; bands: of this simdgroup, that exist.
-  template <class S>
-  void add(thread const LaneUnit<S> (&units)[Shape::kUnits], threadgroup const Sixteen* stage,
-           uint down, uint bands, uint lane) thread {
+  // One step. stage: its activations; bands: of this simdgroup, that exist, where some may not.
+  template <bool MAY_BE_SHORT, class S>
+  void add(thread const LaneUnit<S, Shape::kEach> (&units)[Shape::kUnits],
+           threadgroup const Sixteen* stage, uint down, uint bands, uint lane) thread {
     LILY_UNROLL
     for (uint part = 0; part < Shape::kParts; ++part) {
       uint left[Shape::kUnits / 2][2][4];
@@ -249,7 +267,9 @@ struct LaneSums {
         if (m + 1 < Shape::WM / 8) {
           next = from[Shape::row_of_matrix(m + 1, down) * Shape::kVectors];
         }
-        if (m * 8 % Shape::kBand == 0 && m * 8 / Shape::kBand >= bands) break;
+        if (MAY_BE_SHORT && m * 8 % Shape::kBand == 0) {
+          if (simd_all(m * 8 / Shape::kBand >= bands)) break;  // so that ptxas knows: all or none
+        }
         LILY_UNROLL
         for (uint n = 0; n < Shape::kUnits / 2; ++n) {
           multiply_halves(at[n][m], left[n][0], right.x, right.y);
@@ -283,48 +303,49 @@ struct LaneSums {
   }
 };
 
-template <class S, class A, uint ROWS, uint COLUMNS, uint WM, uint WN, uint STAGES, class Source,
-          class Sink>
-inline void gemm(LaneShape<ROWS, COLUMNS, WM, WN, STAGES>, thread const Source& source,
+template <class S, class A, uint ROWS, uint COLUMNS, uint WM, uint WN, uint EACH, uint STAGES,
+          class Source, class Sink>
+inline void gemm(LaneShape<ROWS, COLUMNS, WM, WN, EACH, STAGES>, thread const Source& source,
                  thread const Sink& sink, Stored matrix, threadgroup Sixteen* memory,
                  uint thread_index, uint lane, uint simdgroup) {
-  typedef LaneShape<ROWS, COLUMNS, WM, WN, STAGES> Shape;
-  enum : uint { kSize = LaneStage<S, Shape>::kSize, kAhead = STAGES - 1 };
+  typedef LaneShape<ROWS, COLUMNS, WM, WN, EACH, STAGES> Shape;
+  typedef LaneStage<S, Shape> Stage;
+  enum : uint { kAhead = STAGES - 1 };
   const uint down = Shape::kDown == 1 ? 0 : simdgroup / Shape::kAcross;
   const uint column = (Shape::kDown == 1 ? simdgroup : simdgroup % Shape::kAcross) * WN;
-  const uint cols = matrix.cols;
-  const uint group_bits = popcount(matrix.group_size - 1);  // of a column's number, within a group
+  const uint cols = matrix.cols, group_bits = popcount(matrix.group_size - 1);
   Copies<S, A, Shape, Source> copies;
   copies.find(source, thread_index);
   LILY_UNROLL
   for (uint s = 0; s < kAhead; ++s) {
-    const uint k = s * Shape::kDepth;
-    copies.begin(memory + s * kSize, k, cols, k >> group_bits >> 1, thread_index);
+    copies.begin(memory, s, s * Shape::kDepth, cols, group_bits, thread_index);
   }
   // A tile that is seldom short computes all of its rows.
+  constexpr bool kMayBeShort = Source::kMayBeShort && ROWS > Shape::kBand;
   const uint there = (copies.rows + Shape::kBand - 1) / Shape::kBand;
-  const uint bands = Source::kMayBeShort ? (there + Shape::kDown - 1 - down) / Shape::kDown
-                                         : WM / Shape::kBand;
+  const uint bands = (there + Shape::kDown - 1 - down) / Shape::kDown;
   LaneSums<Shape> sums;
   sums.clear();
   uint turn = 0, turn_ahead = kAhead;
   for (uint k = 0; k < cols; k += Shape::kDepth) {
     wait_for_copies<STAGES - 2>();
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    const uint ahead = k + kAhead * Shape::kDepth;
-    copies.begin(memory + turn_ahead * kSize, ahead, cols, ahead >> group_bits >> 1, thread_index);
-    threadgroup const Sixteen* stage = memory + turn * kSize;
-    LaneUnit<S> units[Shape::kUnits];
-    const uint group = (k + lane % 4 * Shape::kEach) >> group_bits;
-    load_weights<S, Shape>(units, stage, column, group % 2 != 0, lane);
+    copies.begin(memory, turn_ahead, k + kAhead * Shape::kDepth, cols, group_bits, thread_index);
+    threadgroup const Sixteen* stage = memory + turn * Stage::kSize;
+    const uint group = (k + lane % 4 * EACH) >> group_bits;
+    const uint set = group / Shape::kGroups % Shape::kSets;
+    LaneUnit<S, EACH> units[Shape::kUnits];
+    load_weights<S, Shape>(units, stage + Stage::kCodes,
+                           memory + Stage::kFactors + set * COLUMNS, column,
+                           group % Shape::kGroups, lane);
 #ifdef LILY_DUAL
-    if (bands == WM / Shape::kBand) {
-      sums.add(units, stage, down, WM / Shape::kBand, lane);
+    if (!kMayBeShort || simd_all(bands == WM / Shape::kBand)) {
+      sums.template add<false>(units, stage, down, bands, lane);
     } else {
-      sums.add(units, stage, down, bands, lane);
+      sums.template add<true>(units, stage, down, bands, lane);
     }
 #else
-    sums.add(units, stage, down, bands, lane);
+    sums.template add<kMayBeShort>(units, stage, down, bands, lane);
 #endif
     turn = turn == kAhead ? 0 : turn + 1;
     turn_ahead = turn_ahead == kAhead ? 0 : turn_ahead + 1;

@@ -9,7 +9,7 @@
 //                                    next
 //   load_turned_matrices(...)        the same of the transposed matrices
 //   copy_ahead(to, from, there)      begins to copy 16 bytes; zeros where nothing is there
-//   copy_word_ahead(to, from)        begins to copy 4 bytes
+//   copy_eight_ahead(to, from)       begins to copy 8 bytes
 //   close_copies()                   ends a group of copies
 //   wait_for_copies<LEFT>()          until all of this thread's groups but the last LEFT are there;
 //                                    other threads see them after a barrier

@@ -27,7 +27,7 @@ template <class T>
 inline void copy_ahead(threadgroup T* to, device const T* from, bool there) {
   *(threadgroup uint4*)to = there ? *(device const uint4*)from : uint4(0u);
 }
-inline void copy_word_ahead(threadgroup uint* to, device const uint* from) { *to = *from; }
+inline void copy_eight_ahead(threadgroup uint2* to, device const uint2* from) { *to = *from; }
 inline void close_copies() {}
 template <uint LEFT>
 inline void wait_for_copies() {}

@@ -27,7 +27,7 @@ constexpr BlockTile kWide{64, 64, 128, "_t64"};
 constexpr BlockTile kLanes16{16, 128, 128, "_lanes16"};
 constexpr BlockTile kLanes32{32, 128, 128, "_lanes32"};
 constexpr BlockTile kLanes64{64, 128, 128, "_lanes64"};
-constexpr BlockTile kLanes128{128, 128, 128, "_lanes128"};
+constexpr BlockTile kLanes128{128, 128, 256, "_lanes128"};
 
 // Up to 8 rows: each weight is decoded once for all of them, without matrix units.
 constexpr uint32_t kFewRows = 8, kFewWeightRows = 16;  // rows of weights of a threadgroup
@@ -37,7 +37,7 @@ constexpr uint32_t kFewRows = 8, kFewWeightRows = 16;  // rows of weights of a t
 bool takes_lanes(Tiles tiles, const Matrix& matrix, DType activation) {
   return tiles == Tiles::nvidia && activation == DType::bf16 &&
          (matrix.storage == Storage::q4 || matrix.storage == Storage::q8) &&
-         matrix.group_size >= 32 && matrix.cols % 128 == 0;
+         matrix.group_size >= 32 && matrix.cols % std::max(128u, 4 * matrix.group_size) == 0;
 }
 
 // Tiles much taller than an expert's rows compute padding.
@@ -184,7 +184,8 @@ Grid grouped_grid(Tiles tiles, const Matrix& stack, DType activation, uint32_t r
   if (rows_each <= (lanes ? kFewRows / 4 : kFewRows / 2)) {
     return grid(groups_of(columns, kFewWeightRows), tiles_of(kFewRows), 256, "_m8");
   }
-  const BlockTile tile = lanes ? lane_tile(rows_each) : block_tile(rows_each);
+  const bool large = lanes && rows_each > 64 && stack.storage == Storage::q4;
+  const BlockTile tile = large ? kLanes128 : lanes ? lane_tile(rows_each) : block_tile(rows_each);
   return grid(groups_of(columns, tile.columns), tiles_of(tile.rows), tile.threads, tile.variant);
 }
 Grid combine_grid(uint32_t tokens, uint32_t hidden) {

@@ -33,7 +33,7 @@ def device(request: pytest.FixtureRequest) -> native.Device:
     [
         ("q4", 64, 9, 130, 256),
         ("q4", 32, 33, 62, 384),
-        ("q4", 128, 64, 8, 256),
+        ("q4", 128, 64, 8, 512),
         ("q4", 64, 131, 134, 256),
         ("q8", 64, 20, 6, 256),
         ("q8", 32, 70, 132, 128),
@@ -64,7 +64,7 @@ def test_odd_rows_take_another_tile(device, rng):
 )
 def test_grouped_products(device, rng, storage, group, tokens):
     """Experts with no rows, few, and more than a tile; outputs that fill no tile."""
-    experts, slots, hidden, width = 5, 2, 128, 128
+    experts, slots, hidden, width = 5, 2, 256, 256
     gate, up = (
         make_weight(rng, storage, group, (experts, width, hidden), hidden**-0.5) for _ in "gu"
     )
@@ -83,6 +83,7 @@ def test_grouped_products(device, rng, storage, group, tokens):
         step, act, arena.activation(x), *sorting, arena.matrix(gate), arena.matrix(up), slots
     )
     native.moe_grouped_down(step, y, act, *sorting, arena.matrix(down))
+    assert step.describe().count("_lanes") == 2
     arena.run_step(step)
     rows, of = reference.f64(as_activation(device, x))[order // slots], ids.ravel()[order]
     want_act, want_y = np.empty((tokens * slots, width)), np.empty((tokens * slots, 133))
