@@ -75,11 +75,12 @@ struct LaneStage {
 
 typedef LaneShape<16, 128, 16, 32, 32, 3> LaneTile16;
 typedef LaneShape<32, 128, 32, 32, 32, 2> LaneTile32;
-typedef LaneShape<64, 128, 64, 32, 16, 2> LaneTile64;
+typedef LaneShape<64, 256, 64, 32, 16, 2> LaneTile64;
 typedef LaneShape<128, 128, 64, 32, 16, 2> LaneTile128;
 // For codes of 8 bits.
 typedef LaneShape<16, 128, 16, 32, 16, 2> ByteTile16;
 typedef LaneShape<32, 128, 32, 32, 16, 2> ByteTile32;
+typedef LaneShape<64, 128, 64, 32, 16, 2> ByteTile64;
 
 template <class S, class A, uint ROWS, uint COLUMNS, uint WM, uint WN, uint EACH, uint STAGES>
 struct GemmMemory<S, A, LaneShape<ROWS, COLUMNS, WM, WN, EACH, STAGES>> {
@@ -244,10 +245,10 @@ struct LaneSums {
       }
     }
   }
-  // One step. stage: its activations; bands: of this simdgroup, that exist, where some may not.
-  template <bool MAY_BE_SHORT, class S>
+  // One step. stage: its activations; BANDS: of this simdgroup, that exist.
+  template <uint BANDS, class S>
   void add(thread const LaneUnit<S, Shape::kEach> (&units)[Shape::kUnits],
-           threadgroup const Sixteen* stage, uint down, uint bands, uint lane) thread {
+           threadgroup const Sixteen* stage, uint down, uint lane) thread {
     LILY_UNROLL
     for (uint part = 0; part < Shape::kParts; ++part) {
       uint left[Shape::kUnits / 2][2][4];
@@ -260,16 +261,9 @@ struct LaneSums {
       }
       threadgroup const Sixteen* from =
           stage + Shape::place(lane / 4, lane % 4 * Shape::kParts + part);
-      uint4 next = from[Shape::row_of_matrix(0, down) * Shape::kVectors];
       LILY_UNROLL
-      for (uint m = 0; m < Shape::WM / 8; ++m) {
-        const uint4 right = next;
-        if (m + 1 < Shape::WM / 8) {
-          next = from[Shape::row_of_matrix(m + 1, down) * Shape::kVectors];
-        }
-        if (MAY_BE_SHORT && m * 8 % Shape::kBand == 0) {
-          if (simd_all(m * 8 / Shape::kBand >= bands)) break;  // so that ptxas knows: all or none
-        }
+      for (uint m = 0; m < BANDS * (Shape::kBand / 8); ++m) {
+        const uint4 right = from[Shape::row_of_matrix(m, down) * Shape::kVectors];
         LILY_UNROLL
         for (uint n = 0; n < Shape::kUnits / 2; ++n) {
           multiply_halves(at[n][m], left[n][0], right.x, right.y);
@@ -303,53 +297,68 @@ struct LaneSums {
   }
 };
 
+// All steps, of which the first have been begun.
+template <uint BANDS, class S, class A, class Shape, class Source>
+inline void multiply_steps(thread LaneSums<Shape>& sums,
+                           thread Copies<S, A, Shape, Source>& copies, uint cols, uint group_bits, threadgroup Sixteen* memory, uint down, uint column,
+                           uint thread_index, uint lane) {
+  typedef LaneStage<S, Shape> Stage;
+  enum : uint { kAhead = Shape::kStages - 1 };
+  uint turn = 0, turn_ahead = kAhead;
+  for (uint k = 0; k < cols; k += Shape::kDepth) {
+    wait_for_copies<kAhead - 1>();
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    copies.begin(memory, turn_ahead, k + kAhead * Shape::kDepth, cols, group_bits, thread_index);
+    threadgroup const Sixteen* stage = memory + turn * Stage::kSize;
+    const uint group = (k + lane % 4 * Shape::kEach) >> group_bits;
+    const uint set = group / Shape::kGroups % Shape::kSets;
+    LaneUnit<S, Shape::kEach> units[Shape::kUnits];
+    load_weights<S, Shape>(units, stage + Stage::kCodes,
+                           memory + Stage::kFactors + set * Shape::kColumns, column,
+                           group % Shape::kGroups, lane);
+    sums.template add<BANDS>(units, stage, down, lane);
+    turn = turn == kAhead ? 0 : turn + 1;
+    turn_ahead = turn_ahead == kAhead ? 0 : turn_ahead + 1;
+  }
+}
+
+// A loop for each number of bands, without branches.
+template <uint BANDS, class S, class A, class Shape, class Source>
+inline void multiply_bands(thread LaneSums<Shape>& sums,
+                           thread Copies<S, A, Shape, Source>& copies, uint bands, uint cols,
+                           uint group_bits, threadgroup Sixteen* memory, uint down, uint column,
+                           uint thread_index, uint lane) {
+  if (BANDS == 1 || bands >= BANDS) {
+    multiply_steps<BANDS, S, A, Shape>(sums, copies, cols, group_bits, memory, down, column,
+                                       thread_index, lane);
+  } else {
+    multiply_bands<BANDS == 1 ? 1 : BANDS - 1, S, A, Shape>(
+        sums, copies, bands, cols, group_bits, memory, down, column, thread_index, lane);
+  }
+}
+
 template <class S, class A, uint ROWS, uint COLUMNS, uint WM, uint WN, uint EACH, uint STAGES,
           class Source, class Sink>
 inline void gemm(LaneShape<ROWS, COLUMNS, WM, WN, EACH, STAGES>, thread const Source& source,
                  thread const Sink& sink, Stored matrix, threadgroup Sixteen* memory,
                  uint thread_index, uint lane, uint simdgroup) {
   typedef LaneShape<ROWS, COLUMNS, WM, WN, EACH, STAGES> Shape;
-  typedef LaneStage<S, Shape> Stage;
-  enum : uint { kAhead = STAGES - 1 };
   const uint down = Shape::kDown == 1 ? 0 : simdgroup / Shape::kAcross;
   const uint column = (Shape::kDown == 1 ? simdgroup : simdgroup % Shape::kAcross) * WN;
   const uint cols = matrix.cols, group_bits = popcount(matrix.group_size - 1);
   Copies<S, A, Shape, Source> copies;
   copies.find(source, thread_index);
   LILY_UNROLL
-  for (uint s = 0; s < kAhead; ++s) {
+  for (uint s = 0; s + 1 < STAGES; ++s) {
     copies.begin(memory, s, s * Shape::kDepth, cols, group_bits, thread_index);
   }
-  // A tile that is seldom short computes all of its rows.
-  constexpr bool kMayBeShort = Source::kMayBeShort && ROWS > Shape::kBand;
-  const uint there = (copies.rows + Shape::kBand - 1) / Shape::kBand;
-  const uint bands = (there + Shape::kDown - 1 - down) / Shape::kDown;
   LaneSums<Shape> sums;
   sums.clear();
-  uint turn = 0, turn_ahead = kAhead;
-  for (uint k = 0; k < cols; k += Shape::kDepth) {
-    wait_for_copies<STAGES - 2>();
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    copies.begin(memory, turn_ahead, k + kAhead * Shape::kDepth, cols, group_bits, thread_index);
-    threadgroup const Sixteen* stage = memory + turn * Stage::kSize;
-    const uint group = (k + lane % 4 * EACH) >> group_bits;
-    const uint set = group / Shape::kGroups % Shape::kSets;
-    LaneUnit<S, EACH> units[Shape::kUnits];
-    load_weights<S, Shape>(units, stage + Stage::kCodes,
-                           memory + Stage::kFactors + set * COLUMNS, column,
-                           group % Shape::kGroups, lane);
-#ifdef LILY_DUAL
-    if (!kMayBeShort || simd_all(bands == WM / Shape::kBand)) {
-      sums.template add<false>(units, stage, down, bands, lane);
-    } else {
-      sums.template add<true>(units, stage, down, bands, lane);
-    }
-#else
-    sums.template add<kMayBeShort>(units, stage, down, bands, lane);
-#endif
-    turn = turn == kAhead ? 0 : turn + 1;
-    turn_ahead = turn_ahead == kAhead ? 0 : turn_ahead + 1;
-  }
+  // Bands of each simdgroup; a tile that is seldom short computes all.
+  const uint bands = Source::kMayBeShort ? (copies.rows + 16 * Shape::kDown - 1) / (16 * Shape::kDown)
+                                         : WM / Shape::kBand;
+  multiply_bands<WM / Shape::kBand, S, A, Shape>(sums, copies, bands, cols, group_bits, memory, down,
+                                                 column, thread_index, lane);
   sums.store(sink, down, column, copies.rows, lane);
 }
 

@@ -17,6 +17,6 @@ LILY_GEMM(q4, Q4<4>, _lanes64, LaneTile64)
 LILY_GEMM(q4, Q4<4>, _lanes128, LaneTile128)
 LILY_GEMM(q8, Q8, _lanes16, ByteTile16)
 LILY_GEMM(q8, Q8, _lanes32, ByteTile32)
-LILY_GEMM(q8, Q8, _lanes64, LaneTile64)
+LILY_GEMM(q8, Q8, _lanes64, ByteTile64)
 
 }  // namespace lily

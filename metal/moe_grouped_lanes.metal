@@ -15,9 +15,8 @@ namespace lily {
 LILY_GROUPED(q4, Q4<4>, _lanes16, LaneTile16)
 LILY_GROUPED(q4, Q4<4>, _lanes32, LaneTile32)
 LILY_GROUPED(q4, Q4<4>, _lanes64, LaneTile64)
-LILY_GROUPED(q4, Q4<4>, _lanes128, LaneTile128)
 LILY_GROUPED(q8, Q8, _lanes16, ByteTile16)
 LILY_GROUPED(q8, Q8, _lanes32, ByteTile32)
-LILY_GROUPED(q8, Q8, _lanes64, LaneTile64)
+LILY_GROUPED(q8, Q8, _lanes64, ByteTile64)
 
 }  // namespace lily

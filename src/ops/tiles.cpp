@@ -26,7 +26,8 @@ constexpr BlockTile kSmall{32, 64, 128, "_t32"};
 constexpr BlockTile kWide{64, 64, 128, "_t64"};
 constexpr BlockTile kLanes16{16, 128, 128, "_lanes16"};
 constexpr BlockTile kLanes32{32, 128, 128, "_lanes32"};
-constexpr BlockTile kLanes64{64, 128, 128, "_lanes64"};
+constexpr BlockTile kLanes64{64, 256, 256, "_lanes64"};
+constexpr BlockTile kBytes64{64, 128, 128, "_lanes64"};
 constexpr BlockTile kLanes128{128, 128, 256, "_lanes128"};
 
 // Up to 8 rows: each weight is decoded once for all of them, without matrix units.
@@ -42,8 +43,9 @@ bool takes_lanes(Tiles tiles, const Matrix& matrix, DType activation) {
 
 // Tiles much taller than an expert's rows compute padding.
 BlockTile block_tile(uint64_t rows) { return rows <= 32 ? kSmall : kWide; }
-BlockTile lane_tile(uint64_t rows) {
-  return rows <= 16 ? kLanes16 : rows <= 32 ? kLanes32 : kLanes64;
+BlockTile lane_tile(const Matrix& matrix, uint64_t rows) {
+  const BlockTile large = matrix.storage == Storage::q4 ? kLanes64 : kBytes64;
+  return rows <= 16 ? kLanes16 : rows <= 32 ? kLanes32 : large;
 }
 
 // Kernels of metal/digits.h: integer matrix units, which NVIDIA has, take 4-bit codes as they are.
@@ -104,7 +106,7 @@ Grid gemm_grid(Tiles tiles, const Matrix& first, DType activation, const LinearP
   // Where rows are many, so are tiles of 128, which decode each weight half as often as those
   // of 64.
   const bool large = lanes && tokens > 128 && first.storage == Storage::q4;
-  const BlockTile tile = large ? kLanes128 : lanes ? lane_tile(tokens) : block_tile(tokens);
+  const BlockTile tile = large ? kLanes128 : lanes ? lane_tile(first, tokens) : block_tile(tokens);
   return grid(groups_of(rows, tile.columns), groups_of(tokens, tile.rows), tile.threads,
               tile.variant);
 }
@@ -184,8 +186,7 @@ Grid grouped_grid(Tiles tiles, const Matrix& stack, DType activation, uint32_t r
   if (rows_each <= (lanes ? kFewRows / 4 : kFewRows / 2)) {
     return grid(groups_of(columns, kFewWeightRows), tiles_of(kFewRows), 256, "_m8");
   }
-  const bool large = lanes && rows_each > 64 && stack.storage == Storage::q4;
-  const BlockTile tile = large ? kLanes128 : lanes ? lane_tile(rows_each) : block_tile(rows_each);
+  const BlockTile tile = lanes ? lane_tile(stack, rows_each) : block_tile(rows_each);
   return grid(groups_of(columns, tile.columns), tiles_of(tile.rows), tile.threads, tile.variant);
 }
 Grid combine_grid(uint32_t tokens, uint32_t hidden) {
