@@ -18,7 +18,7 @@ from bench.shapes import ModelShape
 EPS = 1e-6
 CONTEXTS = (512, 4096, 32_768)
 _SPLITS = native.ATTENTION_MAX_SPLITS
-_SAMPLE_BLOCK_ROWS, _SAMPLE_BLOCK_BYTES, _SAMPLED_BYTES = 1024, 528, 528
+SAMPLE_BLOCK_ROWS, SAMPLE_BLOCK_BYTES, _SAMPLED_BYTES = 1024, 528, 528
 _SAMPLER_BYTES = 24
 
 
@@ -305,22 +305,22 @@ def _draw(memory: Memory, shape: ModelShape) -> Case:
     def record(step: native.Step) -> None:
         native.sample_draw(step, result, blocks, sampler, place, shape.vocab)
 
-    moved = -(-shape.vocab // _SAMPLE_BLOCK_ROWS) * _SAMPLE_BLOCK_BYTES
+    moved = -(-shape.vocab // SAMPLE_BLOCK_ROWS) * SAMPLE_BLOCK_BYTES
     return Case("sample", "draw", f"greedy of {shape.vocab:,}", moved, 0, record, True)
 
 
 def _blocks(memory: Memory, shape: ModelShape) -> native.Tensor:
-    count = -(-shape.vocab // _SAMPLE_BLOCK_ROWS)
-    return memory.empty(count * _SAMPLE_BLOCK_BYTES, dtype="u8")
+    count = -(-shape.vocab // SAMPLE_BLOCK_ROWS)
+    return memory.empty(count * SAMPLE_BLOCK_BYTES, dtype="u8")
 
 
 def _filled_blocks(memory: Memory, shape: ModelShape) -> native.Tensor:
     """As sample_logits leaves them: in each block the best logits, from the largest down."""
-    count, best = -(-shape.vocab // _SAMPLE_BLOCK_ROWS), native.CANDIDATES
+    count, best = -(-shape.vocab // SAMPLE_BLOCK_ROWS), native.CANDIDATES
     layout = [("max_logit", "<f4"), ("sum_exp", "<f4"), ("num_candidates", "<u4"), ("pad", "<u4")]
     blocks = np.zeros(count, [*layout, ("ids", "<u4", best), ("logits", "<f4", best)])
     blocks["logits"] = -np.sort(-memory.random().standard_normal((count, best)))
     blocks["max_logit"], blocks["sum_exp"] = blocks["logits"][:, 0], 10
     blocks["num_candidates"] = best
-    blocks["ids"] = np.arange(count)[:, None] * _SAMPLE_BLOCK_ROWS + np.arange(best)
+    blocks["ids"] = np.arange(count)[:, None] * SAMPLE_BLOCK_ROWS + np.arange(best)
     return memory.tensor(np.frombuffer(blocks.tobytes(), np.uint8))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -20,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from bench.harness import timed
 from bench.machine import ROOT
 from bench.worker import LilySession, synthetic_ids
 
@@ -29,26 +29,35 @@ MLX_LONGEST_PREFILL = 2048
 
 
 class Resident:
-    """A resident engine's process, seen from the measuring one."""
+    """A resident engine's process, seen from the measuring one.
 
-    def __init__(self, name: str, command: list[str]) -> None:
+    Raises RuntimeError where the engine does not start, fails, or is silent too long.
+    """
+
+    def __init__(self, name: str, command: list[str], limit_s: float) -> None:
         self.name = name
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, cwd=ROOT
-        )
-        self.about = self._read(900)
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                bufsize=1,
+                cwd=ROOT,
+            )
+        except OSError as error:
+            raise RuntimeError(f"{name} does not start: {error}") from error
+        self.about = self._read(limit_s)
 
     def run(self, prompt: int, decode: int, number: int, limit_s: float) -> dict[str, Any]:
-        """One prompt; raises RuntimeError where the engine fails or is silent too long."""
+        """One prompt."""
         assert self._process.stdin
-        self._process.stdin.write(f"{prompt} {decode} {number}\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(f"{prompt} {decode} {number}\n")
+            self._process.stdin.flush()
+        except OSError as error:
+            raise RuntimeError(f"{self.name} has ended: {error}") from error
         return self._read(limit_s)
-
-    @property
-    def pid(self) -> int:
-        """Of its process."""
-        return self._process.pid
 
     def close(self) -> None:
         """End the process."""
@@ -64,8 +73,13 @@ class Resident:
         if not line:
             code = self._process.wait()
             raise RuntimeError(f"{self.name} ended with {code}, or was silent for {limit_s:.0f} s")
-        found = json.loads(line)
-        assert isinstance(found, dict)
+        try:
+            found = json.loads(line)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            self.close()
+            raise RuntimeError(f"{self.name} said {line[:200]!r}, expected a line of JSON")
         return found
 
 
@@ -73,49 +87,33 @@ class _Mlx:
     """mlx-lm on the same files. Its delta rule is a Metal kernel; elsewhere, a loop over tokens."""
 
     def __init__(self, model: str) -> None:
-        import mlx.core as mx
-        from mlx_lm.utils import load_model
+        from lily.versus.child import MlxLm
 
-        self._mx = mx
-        self._model, config = load_model(Path(model))
-        self._vocab = config.get("text_config", config)["vocab_size"]
+        config = json.loads((Path(model) / "config.json").read_text("utf-8"))
         self._config = config.get("text_config", config)
-        self.about = {"about": f"mlx {mx.__version__}, {mx.default_device()}"}
+        self._engine = MlxLm(model, "", 0)
+        self.about = {"about": self._engine.about}
 
     def run(self, prompt: int, decode: int, number: int) -> dict[str, Any]:
         """Prefill where it ends in time, else a cache full of noise; then greedy steps."""
-        cache = self._model.make_cache()
-        found: dict[str, Any] = {}
-        ids = synthetic_ids(prompt, self._vocab, number)
+        ids = synthetic_ids(prompt, self._config["vocab_size"], number)
         if prompt <= MLX_LONGEST_PREFILL:
-            tokens: list[Any] = []
-            found["prefill_s"] = timed(lambda: tokens.append(self._forward(ids, cache)))
-            token = tokens[0]
-        else:
-            self._fill(cache, prompt)
-            token = self._forward(ids[-1:], cache)
+            prefill_s, decode_s, _ = self._engine.run(ids, decode)
+            return {"prefill_s": prefill_s, "decode_s": decode_s}
+        _, decode_s, _ = self._engine.run(ids[-1:], decode, self._noise(prompt - 1))
+        return {"decode_s": decode_s}
 
-        def steps() -> None:
-            nonlocal token
-            for _ in range(decode):
-                token = self._forward(token, cache)
+    def _noise(self, tokens: int) -> list[Any]:
+        import mlx.core as mx
 
-        found["decode_s"] = timed(steps)
-        return found
-
-    def _forward(self, ids: Any, cache: Any) -> Any:
-        mx = self._mx
-        token = self._model(mx.array(ids)[None], cache=cache)[0, -1:].argmax(-1)
-        mx.eval(token)
-        return token
-
-    def _fill(self, cache: Any, tokens: int) -> None:
-        mx, config = self._mx, self._config
+        config, cache = self._config, self._engine.make_cache()
         shape = (1, config["num_key_value_heads"], tokens, config["head_dim"])
         for index, layer in enumerate(cache):
             if (index + 1) % config["full_attention_interval"] == 0:
-                layer.state = [mx.random.normal(shape).astype(mx.bfloat16) for _ in range(2)]
-                mx.eval(layer.state)
+                keys, values = (mx.random.normal(shape, dtype=mx.bfloat16) for _ in range(2))
+                mx.eval(keys, values)
+                layer.state = keys, values, tokens
+        return cache
 
 
 class _Lily:
@@ -140,12 +138,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Answer lines until the input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what an engine prints is not an answer
     engine: _Lily | _Mlx
     if arguments.engine == "lily":
         engine = _Lily(arguments.model, arguments.context, arguments.device)
     else:
         engine = _Mlx(arguments.model)
-    print(json.dumps(engine.about), flush=True)
+    print(json.dumps(engine.about), file=answers, flush=True)
     for line in sys.stdin:
         prompt, decode, number = map(int, line.split())
-        print(json.dumps(engine.run(prompt, decode, number)), flush=True)
+        print(json.dumps(engine.run(prompt, decode, number)), file=answers, flush=True)

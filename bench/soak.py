@@ -51,6 +51,7 @@ def run(arguments: argparse.Namespace) -> None:
     soak.take_references()
     soak.run_for(min(20.0, 6 * arguments.minutes))  # caches, pools and graphs fill up
     settled = soak.held()
+    print(f"settled: {settled}", flush=True)  # others may use the device from here to the end
     soak.run_for(60 * arguments.minutes)
     ended = soak.held()
     report.extra |= {"counts": dict(soak.counts), "settled": settled, "ended": ended}

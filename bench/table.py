@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bench import lengths_table, token_table
 from bench.gate import table as gate_table
 
 Document = dict[str, Any]
@@ -34,6 +35,8 @@ def render(document: Document) -> str:
         "kernels": _kernels,
         "engine": _engine,
         "peers": _peers,
+        "lengths": lengths_table.lines,
+        "token": token_table.lines,
         "load": _load,
         "quality": _quality,
         "gate": gate_table.lines,

@@ -14,7 +14,7 @@ struct FewGateUpSource {
   ExpertTile tile;
   uint slots, hidden;
   device const A* activation(uint m) const thread {
-    const uint slot = order ? order[tile.begin + m] : tile.begin + m;
+    const uint slot = order[tile.begin + m];
     return x + ulong(slot / slots) * hidden;
   }
 };
@@ -82,7 +82,7 @@ inline void few_down(thread const Row (&rows)[kFewWeightRows], Stored down,
   LILY_UNROLL
   for (int m = 0; m < M; ++m) {
     if (uint(m) >= count) continue;
-    const uint slot = order ? order[source.tile.begin + m] : source.tile.begin + m;
+    const uint slot = order[source.tile.begin + m];
     LILY_UNROLL
     for (uint r = 0; r < kFewWeightRows; ++r) {
       if (first + r < hidden) y[ulong(slot) * hidden + first + r] = acc[r][m];

@@ -22,7 +22,7 @@ struct GateUpSource {
   uint rows() const thread { return tile.end - tile.begin; }
   device const A* activation(uint m) const thread {
     const uint row = min(tile.begin + m, tile.end - 1);
-    const uint slot = order ? order[row] : row;
+    const uint slot = order[row];
     return x + ulong(slot / slots) * hidden;
   }
   Row weight(uint n) const thread {
@@ -59,8 +59,8 @@ struct GateUpSink {
   }
 };
 
-// act[i] = SwiGLU row of order[i] in its expert.   x A [T, H], order u32 [T*S] or null: the
-// identity, offsets u32 [E + 1], act A [T*S, I]
+// act[i] = SwiGLU row of order[i] in its expert.   x A [T, H], order u32 [T*S],
+// offsets u32 [E + 1], act A [T*S, I]
 template <class S, class A, class Shape>
 [[kernel]] void moe_grouped_gate_up(
     device const A* x [[buffer(0)]], device const uint* order [[buffer(1)]],
@@ -107,7 +107,7 @@ struct DownSink {
   ExpertTile tile;
   uint hidden, first_output;
 
-  uint slot_of(uint m) const thread { return order ? order[tile.begin + m] : tile.begin + m; }
+  uint slot_of(uint m) const thread { return order[tile.begin + m]; }
   void store(uint m, uint n, threadgroup const float* row, uint lane) const thread {
     if (tile.begin + m >= tile.end) return;
     const uint slot = slot_of(m);

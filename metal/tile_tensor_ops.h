@@ -1,11 +1,12 @@
-// The body of tile.h on Metal 4 tensor ops, which reach the matrix units of M5. UNTESTED: it has
-// been compiled and run nowhere; devices may use its kernels only after a self-check against the
-// portable ones on that very machine. Facts from Apple's header MPPTensorOpsMatMul2d.h (macOS 26.2
-// SDK).
+// The body of tile.h on Metal 4 tensor ops, which reach the matrix units of M5. UNTESTED on such a
+// machine: clang runs it over an emulation (metal/clang/MetalPerformancePrimitives), Apple's
+// compiler has never seen it; devices may use its kernels only after a self-check against the
+// portable ones on that very machine. Facts from the Metal Shading Language Specification, section
+// 7.2.1 (bfloat factors: since macOS 26.1), and Apple's header MPPTensorOpsMatMul2d.h (factors as
+// cooperative tensors: since macOS 26.2).
 //
 // Elements are placed by the coordinates that a cooperative tensor gives for them, so that nothing
-// is assumed about which lane holds what. A simdgroup's factors of 16 x 16 and 16 x 32 are 8 and 16
-// elements a lane.
+// is assumed about which lane holds what; only how many elements a lane holds is, and is looked at.
 #pragma once
 
 #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
@@ -16,29 +17,40 @@ namespace lily {
 
 enum : uint { kTileRows = 16, kTileElements = 16, kLeftElements = 8, kTensorColumns = 32 };
 
-constant constexpr auto kProductNt = mpp::tensor_ops::matmul2d_descriptor(
-    16, 32, 16, false, true, false,
-    mpp::tensor_ops::matmul2d_descriptor::mode::multiply_accumulate);
-constant constexpr auto kProductNn = mpp::tensor_ops::matmul2d_descriptor(
-    16, 32, 16, false, false, false,
-    mpp::tensor_ops::matmul2d_descriptor::mode::multiply_accumulate);
-typedef mpp::tensor_ops::matmul2d<kProductNt, execution_simdgroup> ProductNt;
-typedef mpp::tensor_ops::matmul2d<kProductNn, execution_simdgroup> ProductNn;
+// A simdgroup's product of 16 x 16 and 16 x 32, the right factor stored [32, 16] where TRANSPOSED;
+// full precision. Two declarations, for the type's argument is a constant of its own.
+#define LILY_TENSOR_PRODUCT(name, TRANSPOSED)                           \
+  constexpr auto name##_shape = mpp::tensor_ops::matmul2d_descriptor(   \
+      16, 32, 16, false, TRANSPOSED, false,                             \
+      mpp::tensor_ops::matmul2d_descriptor::mode::multiply_accumulate); \
+  mpp::tensor_ops::matmul2d<name##_shape, metal::execution_simdgroup> name
+
+// Together a simdgroup's lanes then hold as many elements as there are: each is held once.
+inline bool has_expected_elements() {
+  LILY_TENSOR_PRODUCT(product, true);
+  auto left = product.template get_left_input_cooperative_tensor<bfloat, bfloat, float>();
+  auto right = product.template get_right_input_cooperative_tensor<bfloat, bfloat, float>();
+  auto sums =
+      product.template get_destination_cooperative_tensor<decltype(left), decltype(right), float>();
+  return left.get_capacity() == kLeftElements && right.get_capacity() == kTileElements &&
+         sums.get_capacity() == kTileElements;
+}
 
 template <class T, uint M, uint K>
 struct Left {
   T part[M / 16][K / 16][kLeftElements];
   void load(threadgroup const T* from, uint stride) thread {
-    ProductNt product;
-    auto shape = product.template get_left_input_cooperative_tensor<T, T, float>();
+    LILY_TENSOR_PRODUCT(product, true);
+    auto factor = product.template get_left_input_cooperative_tensor<T, T, float>();
     LILY_UNROLL
     for (uint e = 0; e < kLeftElements; ++e) {
-      const auto at = shape.get_multidimensional_index(e);  // column, row
+      const auto at = factor.get_multidimensional_index(ushort(e));
+      const uint column = uint(at[0]), row = uint(at[1]);
       LILY_UNROLL
       for (uint m = 0; m < M / 16; ++m) {
         LILY_UNROLL
         for (uint k = 0; k < K / 16; ++k) {
-          part[m][k][e] = from[(m * 16 + at[1]) * stride + k * 16 + at[0]];
+          part[m][k][e] = from[(m * 16 + row) * stride + k * 16 + column];
         }
       }
     }
@@ -49,7 +61,7 @@ struct ElementRows {
   uint row[kTileElements], column[kTileElements];
 };
 inline ElementRows element_places() {
-  ProductNt product;
+  LILY_TENSOR_PRODUCT(product, true);
   auto left = product.template get_left_input_cooperative_tensor<bfloat, bfloat, float>();
   auto right = product.template get_right_input_cooperative_tensor<bfloat, bfloat, float>();
   auto sums =
@@ -57,8 +69,8 @@ inline ElementRows element_places() {
   ElementRows found;
   LILY_UNROLL
   for (uint e = 0; e < kTileElements; ++e) {
-    const auto at = sums.get_multidimensional_index(e);
-    found.column[e] = at[0], found.row[e] = at[1];
+    const auto at = sums.get_multidimensional_index(ushort(e));
+    found.column[e] = uint(at[0]), found.row[e] = uint(at[1]);
   }
   return found;
 }
@@ -67,13 +79,15 @@ inline ElementRows element_rows(threadgroup float*, uint) { return element_place
 template <uint M, uint N>
 struct Sums {
   float part[M / 16][N / kTensorColumns][kTileElements];
+  // To NaN, which no check passes, where lanes hold another number of elements.
   void clear() thread {
+    const float first = has_expected_elements() ? 0.0f : as_type<float>(0x7FC00000u);
     LILY_UNROLL
     for (uint m = 0; m < M / 16; ++m) {
       LILY_UNROLL
       for (uint n = 0; n < N / kTensorColumns; ++n) {
         LILY_UNROLL
-        for (uint e = 0; e < kTileElements; ++e) part[m][n][e] = 0.0f;
+        for (uint e = 0; e < kTileElements; ++e) part[m][n][e] = first;
       }
     }
   }
@@ -106,58 +120,75 @@ struct Sums {
   }
 };
 
+// Where a lane's elements of a right factor lie, from the factor's corner on.
+struct RightPlaces {
+  uint at[kTileElements];
+};
+template <bool TRANSPOSED, class T>
+inline RightPlaces right_places(uint stride) {
+  LILY_TENSOR_PRODUCT(product, TRANSPOSED);
+  auto factor = product.template get_right_input_cooperative_tensor<T, T, float>();
+  RightPlaces found;
+  LILY_UNROLL
+  for (uint e = 0; e < kTileElements; ++e) {
+    const auto at = factor.get_multidimensional_index(ushort(e));  // as it is stored
+    const uint column = uint(at[0]), row = uint(at[1]);
+    found.at[e] = row * stride + column;
+  }
+  return found;
+}
+
 // One 16 x 32 x 16 step; right: its corner in threadgroup memory.
-template <class Product, class T>
+template <bool TRANSPOSED, class T>
 inline void multiply_step(thread float (&sums)[kTileElements],
                           thread const T (&left)[kLeftElements], threadgroup const T* right,
-                          uint stride) {
-  Product product;
+                          RightPlaces places) {
+  LILY_TENSOR_PRODUCT(product, TRANSPOSED);
   auto a = product.template get_left_input_cooperative_tensor<T, T, float>();
   auto b = product.template get_right_input_cooperative_tensor<T, T, float>();
   auto c = product.template get_destination_cooperative_tensor<decltype(a), decltype(b), float>();
   LILY_UNROLL
-  for (uint e = 0; e < kLeftElements; ++e) a[e] = left[e];
+  for (uint e = 0; e < kLeftElements; ++e) a[ushort(e)] = left[e];
   LILY_UNROLL
   for (uint e = 0; e < kTileElements; ++e) {
-    const auto at = b.get_multidimensional_index(e);  // column, row of the factor as it is stored
-    b[e] = right[at[1] * stride + at[0]];
-    c[e] = sums[e];
+    b[ushort(e)] = right[places.at[e]];
+    c[ushort(e)] = sums[e];
   }
   product.run(a, b, c);
   LILY_UNROLL
-  for (uint e = 0; e < kTileElements; ++e) sums[e] = c[e];
+  for (uint e = 0; e < kTileElements; ++e) sums[e] = c[ushort(e)];
+}
+
+// step_n, step_k: from one part of the right factor to the next.
+template <bool TRANSPOSED, class T, uint M, uint N, uint K>
+inline void multiply_all(thread Sums<M, N>& sums, thread const Left<T, M, K>& left,
+                         threadgroup const T* right, uint stride, uint step_n, uint step_k) {
+  const RightPlaces places = right_places<TRANSPOSED, T>(stride);
+  LILY_UNROLL
+  for (uint k = 0; k < K / 16; ++k) {
+    LILY_UNROLL
+    for (uint n = 0; n < N / kTensorColumns; ++n) {
+      LILY_UNROLL
+      for (uint m = 0; m < M / 16; ++m) {
+        multiply_step<TRANSPOSED>(sums.part[m][n], left.part[m][k], right + n * step_n + k * step_k,
+                                  places);
+      }
+    }
+  }
 }
 
 template <class T, uint M, uint N, uint K>
 inline void multiply_nt(thread Sums<M, N>& sums, thread const Left<T, M, K>& left,
                         threadgroup const T* right, uint stride) {
-  LILY_UNROLL
-  for (uint k = 0; k < K / 16; ++k) {
-    LILY_UNROLL
-    for (uint n = 0; n < N / kTensorColumns; ++n) {
-      LILY_UNROLL
-      for (uint m = 0; m < M / 16; ++m) {
-        multiply_step<ProductNt, T>(sums.part[m][n], left.part[m][k],
-                                    right + n * kTensorColumns * stride + k * 16, stride);
-      }
-    }
-  }
+  multiply_all<true>(sums, left, right, stride, kTensorColumns * stride, 16);
 }
 
 template <class T, uint M, uint N, uint K>
 inline void multiply_nn(thread Sums<M, N>& sums, thread const Left<T, M, K>& left,
                         threadgroup const T* right, uint stride) {
-  LILY_UNROLL
-  for (uint k = 0; k < K / 16; ++k) {
-    LILY_UNROLL
-    for (uint n = 0; n < N / kTensorColumns; ++n) {
-      LILY_UNROLL
-      for (uint m = 0; m < M / 16; ++m) {
-        multiply_step<ProductNn, T>(sums.part[m][n], left.part[m][k],
-                                    right + k * 16 * stride + n * kTensorColumns, stride);
-      }
-    }
-  }
+  multiply_all<false>(sums, left, right, stride, kTensorColumns, 16 * stride);
 }
+
+#undef LILY_TENSOR_PRODUCT
 
 }  // namespace lily

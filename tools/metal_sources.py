@@ -29,7 +29,7 @@ def _expand(path: Path, seen: set[str], *, in_condition: bool) -> list[str]:
     lines, depth = [f'#line 1 "{path.name}"\n'], 0
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if include := INCLUDE.match(line):
-            header = path.parent / include[1]
+            header = _find(include[1], path.parent)
             lines += _include(header, seen, in_condition=in_condition or depth > 0)
             lines.append(f'#line {number + 1} "{path.name}"\n')
             continue
@@ -38,6 +38,12 @@ def _expand(path: Path, seen: set[str], *, in_condition: bool) -> list[str]:
     if depth:
         raise SystemExit(f"{path}: {depth} conditions are open at its end")
     return lines
+
+
+def _find(header: str, folder: Path) -> Path:
+    """A header beside its reader, or in the folder above: metal/tensor_ops reads metal/."""
+    beside = folder / header
+    return beside if beside.is_file() else folder.parent / header
 
 
 def _include(header: Path, seen: set[str], *, in_condition: bool) -> list[str]:
@@ -64,7 +70,8 @@ def embed(sources: list[Path]) -> str:
     ]
     for path in sources:
         text = flatten(path)
-        parts.append(f'{{"{path.stem}", R"{DELIMITER}({text}){DELIMITER}"}},\n')
+        name = path.stem if path.parent.name == "metal" else f"{path.parent.name}/{path.stem}"
+        parts.append(f'{{"{name}", R"{DELIMITER}({text}){DELIMITER}"}},\n')
     parts += ["  };\n", "  return all;\n", "}\n\n", "}  // namespace lily::metal\n"]
     return "".join(parts)
 

@@ -13,6 +13,7 @@
 #include "bindings/bindings.h"
 #include "core/error.h"
 #include "ops/ops.h"
+#include "ops/tensor_check.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -175,8 +176,9 @@ void bind_tensors(nb::module_& kernels) {
 
 Tiles tiles_named(const std::string& name) {
   if (name == "apple") return Tiles::apple;
+  if (name == "apple_tensor") return Tiles::apple_tensor;
   if (name == "nvidia") return Tiles::nvidia;
-  throw InvalidInput("Step: tiles is '" + name + "', expected 'apple' or 'nvidia'");
+  throw InvalidInput("Step: tiles is '" + name + "', expected 'apple', 'apple_tensor' or 'nvidia'");
 }
 
 void bind_device(nb::module_& kernels) {
@@ -186,7 +188,8 @@ void bind_device(nb::module_& kernels) {
              return std::make_shared<Step>(device ? device->tiles() : Tiles::apple);
            }),
            "device"_a = nb::none(), "tiles"_a = "",
-           "Recorded with the tile sizes that suit the device, or those of 'apple' or 'nvidia'.")
+           "Recorded with the tile sizes that suit the device, or of 'apple', 'apple_tensor' or "
+           "'nvidia'.")
       .def("describe", &Step::describe, "One line for each dispatch.")
       .def("clear", &Step::clear)
       .def("__len__", [](const Step& self) { return self.dispatches().size(); });
@@ -195,6 +198,7 @@ void bind_device(nb::module_& kernels) {
              DeviceOptions options;
              options.threads = threads;
              options.isa = isa;
+             options.check = ops::check_tensor_kernels;
              return open_device(name, options);
            }),
            "name"_a = "cpu", "threads"_a = 0, "isa"_a = "")
@@ -281,9 +285,6 @@ void bind_layers(nb::module_& kernels) {
           "shared_up"_a, "shared_down"_a, "slots"_a);
 }
 
-// None stands for the empty order: rows as they are.
-Tensor order_or_identity(const Tensor* order) { return order ? *order : Tensor(); }
-
 void bind_ops(nb::module_& kernels) {
   kernels.def("embed_rows", &ops::embed_rows, "step"_a, "hidden"_a, "ids"_a, "table"_a);
   kernels.def("norm_rms", &ops::norm_rms, "step"_a, "y"_a, "x"_a, "gain"_a, "eps"_a);
@@ -331,20 +332,10 @@ void bind_moe_ops(nb::module_& kernels) {
               "weights"_a, "moe"_a);
   kernels.def("moe_route", &ops::moe_route, "step"_a, "ids"_a, "weights"_a, "logits"_a);
   kernels.def("moe_sort", &ops::moe_sort, "step"_a, "order"_a, "offsets"_a, "ids"_a);
-  kernels.def(
-      "moe_grouped_gate_up",
-      [](Step& step, const Tensor& act, const Tensor& x, const Tensor* order, const Tensor& offsets,
-         const Matrix& gate, const Matrix& up, uint32_t slots) {
-        ops::moe_grouped_gate_up(step, act, x, order_or_identity(order), offsets, gate, up, slots);
-      },
-      "step"_a, "act"_a, "x"_a, "order"_a.none(), "offsets"_a, "gate"_a, "up"_a, "slots"_a);
-  kernels.def(
-      "moe_grouped_down",
-      [](Step& step, const Tensor& y, const Tensor& act, const Tensor* order, const Tensor& offsets,
-         const Matrix& down) {
-        ops::moe_grouped_down(step, y, act, order_or_identity(order), offsets, down);
-      },
-      "step"_a, "y"_a, "act"_a, "order"_a.none(), "offsets"_a, "down"_a);
+  kernels.def("moe_grouped_gate_up", &ops::moe_grouped_gate_up, "step"_a, "act"_a, "x"_a, "order"_a,
+              "offsets"_a, "gate"_a, "up"_a, "slots"_a);
+  kernels.def("moe_grouped_down", &ops::moe_grouped_down, "step"_a, "y"_a, "act"_a, "order"_a,
+              "offsets"_a, "down"_a);
   kernels.def("moe_combine", &ops::moe_combine, "step"_a, "residual"_a, "y"_a, "shared"_a,
               "weights"_a);
 }

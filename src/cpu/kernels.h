@@ -4,8 +4,8 @@
 //
 // Kernel names and bindings, in binding order; the GPU kernels of metal/ take the same. <w> is the
 // storage of a weight matrix (f32, bf16, q4, q8) and stands for three bindings: weight, scales,
-// biases (the last two empty where not quantised). <k> is the storage of the KV cache (f32, bf16).
-// in unless marked; * = inout, > = out. Segments: kMaxSegments matrices, the last ones empty.
+// biases (the weight again where not quantised). <k> is the storage of the KV cache (f32, bf16).
+// in unless marked; * = inout, > = out. Segments: kMaxSegments matrices, the last ones the first again.
 //
 //   embed_rows_<w>           ids, table<w>, >hidden
 //   norm_rms_f32             x, gain, >y
@@ -30,8 +30,8 @@
 //   moe_down_<w1>_<w2>       act, shared_act, ids, weights, down<w1>, shared_down<w2>, *residual
 //   moe_route_f32            logits, >ids, >weights
 //   moe_sort_u32             ids, >order, >offsets
-//   moe_grouped_gate_up_<w>  x, order (empty: identity), offsets, gate<w>, up<w>, >act
-//   moe_grouped_down_<w>     act, order (empty: identity), offsets, down<w>, >y
+//   moe_grouped_gate_up_<w>  x, order, offsets, gate<w>, up<w>, >act
+//   moe_grouped_down_<w>     act, order, offsets, down<w>, >y
 //   moe_combine_f32          y, shared, weights, *residual
 //   sample_logits_<w>        x, gain, lm_head<w>, >logits, >blocks
 //   sample_draw_f32          blocks, sampler, *cursor, >result

@@ -182,7 +182,7 @@ void moe_sort(const Args& args) {
 // One expert's rows in a grouped product: their place in the order, and how many weight panels
 // share them.
 struct Group {
-  const uint32_t* order;  // nullptr: identity
+  const uint32_t* order;
   uint32_t begin, count;
 
   Group(const Args& args, size_t order_binding, uint64_t expert)
@@ -191,7 +191,7 @@ struct Group {
     begin = offsets[expert];
     count = offsets[expert + 1] - begin;
   }
-  uint64_t slot(int m) const { return order ? order[begin + m] : begin + static_cast<uint32_t>(m); }
+  uint64_t slot(int m) const { return order[begin + m]; }
 };
 
 constexpr int kGroupRows = 1024;  // rows of an expert that are multiplied before SwiGLU joins them

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -32,7 +33,7 @@ class BufferStorage {
 };
 using Buffer = std::shared_ptr<BufferStorage>;
 
-// A window into a buffer. Empty (no buffer) stands for an optional binding that is not used.
+// A window into a buffer. Empty where it has none, as no binding may be.
 struct View {
   Buffer buffer;
   size_t offset_bytes = 0;
@@ -68,7 +69,8 @@ struct Grid {
 };
 
 // Whose tile sizes a step is recorded with (ops/tiles.h); devices that ignore grids take any.
-enum class Tiles : uint8_t { apple, nvidia };
+// apple_tensor: Apple's, with tensor ops where there are kernels of them.
+enum class Tiles : uint8_t { apple, apple_tensor, nvidia };
 
 // One kernel launch, as data. Bindings stand in the order of the kernel's [[buffer(i)]]; the
 // parameter bytes (one struct of metal/params.h) are bound at the next index.
@@ -136,6 +138,9 @@ enum class DType : uint8_t { f32, bf16, f16, u32, u8 };
 size_t dtype_bytes(DType dtype);
 const char* dtype_name(DType dtype);
 
+// Which submission. Later ones are greater; a device runs them in order.
+using Ticket = uint64_t;
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -156,6 +161,8 @@ class Device {
 
   // Zeroed memory. Throws OutOfMemory.
   virtual Buffer allocate(size_t bytes) = 0;
+  // The same for a few bytes that the host reads at host(), once the step that writes them is done.
+  virtual Buffer allocate_shared(size_t bytes) = 0;
   // Memory mapped by `owner`, used in place and kept alive with the buffer.
   virtual Buffer wrap(std::shared_ptr<const void> owner, const void* mapped, size_t bytes) = 0;
 
@@ -164,13 +171,18 @@ class Device {
   virtual void prewarm(const Step&) {}
   // Runs as if in order, after everything submitted before. Unknown kernels throw InvalidInput
   // here.
-  virtual void submit(const Step& step) = 0;
+  virtual Ticket submit(const Step& step) = 0;
+  // Whether submit returns before the step is done, so that the host's work costs the device
+  // nothing while another step is under way.
+  virtual bool runs_behind() const { return false; }
   // As submit, but steps that share nothing they write may be under way at once, from as many
   // threads as the device has lanes. More, or none, are run one after another.
   virtual uint32_t lanes() const { return 1; }
-  virtual void submit_beside(const Step& step) { submit(step); }
+  virtual Ticket submit_beside(const Step& step) { return submit(step); }
   // Returns when everything submitted is done; throws DeviceError naming the kernel that failed.
   virtual void wait() = 0;
+  // The same for what was submitted up to this ticket; what came later may be under way still.
+  virtual void wait(Ticket ticket) = 0;
 
   // Microseconds that each of `repeats` runs took, after runs that do not count: by the device's
   // own clock, or by the host's around submit and wait where it has none.
@@ -181,11 +193,18 @@ class Device {
   virtual void read(const View& from, void* to, size_t bytes) = 0;
   virtual void write(const View& to, const void* from, size_t bytes) = 0;
   virtual void copy(const View& to, const View& from, size_t bytes) = 0;
+  // Zeroes, ordered likewise.
+  virtual void clear(const View& view) = 0;
 };
 
+// Runs the kernels that a device has beside its portable ones, against those. Says what is wrong
+// with them, or nothing; throws what the device throws.
+using KernelCheck = std::function<std::string(Device&)>;
+
 struct DeviceOptions {
-  uint32_t threads = 0;  // CPU: 0 takes all processors this process may use
-  std::string isa;       // CPU: instruction set by name (tests, benchmarks); empty: the best here
+  uint32_t threads = 0;    // CPU: 0 takes all processors this process may use
+  std::string isa;         // CPU: instruction set by name (tests, benchmarks); empty: the best here
+  KernelCheck check = {};  // Metal: of tensor ops, not used without it (ops/tensor_check.h)
 };
 
 // "auto" takes metal, then cuda, then cpu. Throws InvalidInput for an unknown name and DeviceError

@@ -40,5 +40,9 @@ void HostDevice::copy(const View& to, const View& from, size_t bytes) {
   std::lock_guard lock(mutex_);
   std::memmove(to.slice(0, bytes).host(), from.slice(0, bytes).host(), bytes);
 }
+void HostDevice::clear(const View& view) {
+  std::lock_guard lock(mutex_);
+  std::memset(view.host(), 0, view.size_bytes);
+}
 
 }  // namespace lily

@@ -14,7 +14,7 @@ namespace {
 std::shared_ptr<Device> make_first_device(const DeviceOptions& options) {
   if (!metal::embedded_sources().empty()) {
     try {
-      return make_metal_device();
+      return make_metal_device({.check = options.check});
     } catch (const DeviceError&) {
       // As below: a Mac without a GPU that serves, a virtual one say.
     }
@@ -36,7 +36,7 @@ std::shared_ptr<Device> open_device(std::string_view name, const DeviceOptions& 
   if (name == "auto") return make_first_device(options);
   if (name == "cpu") return make_cpu_device(options);
   if (name == "cuda") return make_cuda_device();
-  if (name == "metal") return make_metal_device();
+  if (name == "metal") return make_metal_device({.check = options.check});
   if (name == "fibers") {
 #if defined(LILY_HAS_FIBERS)
     return make_fiber_device(options);

@@ -16,6 +16,10 @@ View View::slice(size_t offset, size_t size) const {
 }
 
 void Step::add(Dispatch dispatch) {
+  for (const Binding& binding : dispatch.bindings) {
+    if (!binding.view)
+      throw InvalidInput("a step: kernel '" + dispatch.kernel + "' has an empty binding");
+  }
   prepared_.reset();
   const auto conflicts = [&](const Binding& binding) {
     const size_t begin = binding.view.offset_bytes, end = begin + binding.view.size_bytes;
@@ -25,11 +29,10 @@ void Step::add(Dispatch dispatch) {
     });
   };
   for (const Binding& binding : dispatch.bindings) {
-    if (binding.view && conflicts(binding)) dispatch.barrier_before = true;
+    if (conflicts(binding)) dispatch.barrier_before = true;
   }
   if (dispatch.barrier_before) since_barrier_.clear();
   for (const Binding& binding : dispatch.bindings) {
-    if (!binding.view) continue;
     const size_t begin = binding.view.offset_bytes;
     since_barrier_.push_back({binding.view.buffer.get(), begin, begin + binding.view.size_bytes,
                               binding.access != Access::in});
@@ -55,7 +58,7 @@ std::string Step::describe() const {
       const char* access = binding.access == Access::in    ? " in "
                            : binding.access == Access::out ? " out "
                                                            : " inout ";
-      text += binding.view ? access + std::to_string(binding.view.size_bytes) : " -";
+      text += access + std::to_string(binding.view.size_bytes);
     }
     text += "\n";
   }

@@ -8,6 +8,7 @@
 #include "model/arena.h"
 #include "model/checkpoint.h"
 #include "model/weights.h"
+#include "ops/tensor_check.h"
 
 namespace lily {
 namespace {
@@ -33,9 +34,9 @@ uint32_t choose_chunk_tokens(const EngineOptions& options, const Device& device,
     throw InvalidInput("chunk_tokens is " + grouped(options.chunk_tokens) + ", expected at most " +
                        grouped(kMostChunkTokens));
   }
-  const uint32_t chosen = device.name() == "cpu"            ? kChunkTokensCpu
-                          : device.tiles() == Tiles::nvidia ? kChunkTokensNvidia
-                                                            : kChunkTokensGpu;
+  const uint32_t chosen = device.name() == "cpu"    ? kChunkTokensCpu
+                          : device.name() == "cuda" ? kChunkTokensNvidia
+                                                    : kChunkTokensGpu;
   return std::min(options.chunk_tokens != 0 ? options.chunk_tokens : chosen, config.max_positions);
 }
 
@@ -54,7 +55,8 @@ Decisions decide(const Checkpoint& checkpoint, const EngineOptions& options) {
   }
   const Config& config = checkpoint.config();
   Decisions made;
-  made.device = open_device(options.device, {.threads = options.threads, .isa = {}});
+  made.device = open_device(
+      options.device, {.threads = options.threads, .isa = {}, .check = ops::check_tensor_kernels});
   const WeightsReport report =
       inspect_weights(checkpoint, CheckDepth::headers, made.device->weight_alignment_bytes());
   check_report(checkpoint, report);
@@ -65,7 +67,7 @@ Decisions decide(const Checkpoint& checkpoint, const EngineOptions& options) {
   input.copied_bytes = report.copied_bytes;
   input.kv_bytes_per_token = kv_bytes_per_token(config, made.kv_dtype);
   Arena state(nullptr), scratch(nullptr);
-  SessionState(state, config, made.kv_dtype, 0);
+  SessionState(state, config, made.kv_dtype, 0, sides_for(*made.device));
   ChunkActivations(scratch, config, made.device->activation_dtype(), made.chunk_tokens);
   ScoreRows(scratch, config, score_block_rows(config, made.chunk_tokens));
   input.state_bytes = state.bytes();

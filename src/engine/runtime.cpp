@@ -47,7 +47,7 @@ const ScoreRows& Runtime::score_rows() {
 
 uint32_t Runtime::choose_snapshot_interval() const {
   Arena counter(nullptr);
-  const SessionState state(counter, config(), kv_dtype_, 1);
+  const SessionState state(counter, config(), kv_dtype_, 1, 1);
   const uint64_t half = plan_.cache_bytes / 2;
   const uint64_t context = plan_.max_context;
   const uint64_t chunk = chunk_.capacity;

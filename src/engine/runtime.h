@@ -56,6 +56,9 @@ class Runtime {
   uint32_t num_sessions_ = 0;
 };
 
+// Sides of a session's state (model/state.h): two where a step can be begun before it is asked for.
+inline uint32_t sides_for(const Device& device) { return device.runs_behind() ? 2 : 1; }
+
 // Rows of logits that scoring works on at a time: few enough that a large vocabulary costs little.
 uint32_t score_block_rows(const Config& config, uint32_t chunk_tokens);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <set>
 #include <string>
 #include <utility>
@@ -20,6 +21,10 @@ namespace {
 // less than evicting something else for it. Places that the caller names are kept all the same.
 constexpr uint32_t kFewestTokensWorthASnapshot = 32;
 
+// Who took so many of the device's draws in a row takes the next as well, as a rule. Who chooses by
+// other rules meets them now and then, and pays for each step that was begun in vain.
+constexpr uint32_t kFollowedToBeginAhead = 3;
+
 uint32_t common_prefix(std::span<const uint32_t> a, std::span<const uint32_t> b) {
   const size_t most = std::min(a.size(), b.size());
   size_t length = 0;
@@ -29,7 +34,8 @@ uint32_t common_prefix(std::span<const uint32_t> a, std::span<const uint32_t> b)
 
 uint64_t session_bytes(const Runtime& runtime, uint32_t max_tokens) {
   Arena counter(nullptr);
-  SessionState(counter, runtime.config(), runtime.kv_dtype(), max_tokens);
+  SessionState(counter, runtime.config(), runtime.kv_dtype(), max_tokens,
+               sides_for(runtime.device()));
   return counter.bytes();
 }
 
@@ -37,18 +43,20 @@ uint64_t session_bytes(const Runtime& runtime, uint32_t max_tokens) {
 
 class Session::StateSource final : public SegmentSource {
  public:
-  StateSource(Device& device, const SessionState& state) : device_(device), state_(state) {}
+  StateSource(Device& device, const SessionState& state, uint32_t side)
+      : device_(device), state_(state), side_(side) {}
   uint64_t kv_bytes(uint32_t begin, uint32_t end) const override {
     return state_.kv_bytes(begin, end);
   }
   uint64_t recurrent_bytes() const override { return state_.recurrent_bytes(); }
   Segment capture(uint32_t begin, uint32_t end) override {
-    return {begin, end, state_.save_kv(device_, begin, end), state_.save_recurrent(device_)};
+    return {begin, end, state_.save_kv(device_, begin, end), state_.save_recurrent(device_, side_)};
   }
 
  private:
   Device& device_;
   const SessionState& state_;
+  const uint32_t side_;
 };
 
 Session::Session(std::shared_ptr<Runtime> runtime, uint32_t max_tokens)
@@ -58,12 +66,13 @@ Session::Session(std::shared_ptr<Runtime> runtime, uint32_t max_tokens)
   reserved_bytes_ = bytes;
   try {
     Arena arena(&device());
-    state_.emplace(arena, runtime_->config(), runtime_->kv_dtype(), max_tokens);
-    decode_step_ = Step(device().tiles());
-    draw_step_ = Step(device().tiles());
-    forward().record_decode(decode_step_, *state_);
-    forward().record_draw(draw_step_, *state_);
-    device().prewarm(decode_step_);
+    state_.emplace(arena, runtime_->config(), runtime_->kv_dtype(), max_tokens,
+                   sides_for(device()));
+    for (uint32_t side = 0; side < state_->num_sides(); ++side) {
+      forward().record_decode(decode_steps_.emplace_back(device().tiles()), *state_, side);
+      forward().record_draw(draw_steps_.emplace_back(device().tiles()), *state_, side);
+    }
+    device().prewarm(decode_steps_[0]);
     set_sampler({});
   } catch (...) {
     runtime_->release(bytes);
@@ -94,8 +103,8 @@ void Session::close() {
 
 void Session::free_memory() {
   if (!runtime_) return;
-  decode_step_.clear();
-  draw_step_.clear();
+  decode_steps_.clear();
+  draw_steps_.clear();
   state_.reset();
   runtime_->release(reserved_bytes_);
   runtime_.reset();
@@ -162,6 +171,7 @@ void Session::set_sampler(const SamplerSettings& s) {
                         static_cast<uint32_t>(s.seed),
                         static_cast<uint32_t>(s.seed >> 32)};
   const Turn turn(runtime_->turns());
+  drop_ahead();  // its draw would be the old sampler's
   device().write(state_->sampler().view, &sampler, sizeof sampler);
   draw_ready_ = false;
 }
@@ -204,14 +214,14 @@ uint32_t Session::resume(std::span<const uint32_t> tokens) {
   PrefixCache& cache = runtime_->cache();
   if (live > 0 && live >= cache.depth(tokens.first(total - 1))) return live;
   const PrefixCache::Match match = cache.lookup(tokens, total - 1);
-  sound_ = logits_ready_ = draw_ready_ = false;
+  unsettle();
   if (match.tokens == 0) {
-    state_->clear_recurrent(device());
+    state_->clear_recurrent(device(), side_);
   } else {
     for (const auto& segment : match.path) {
       state_->load_kv(device(), segment->kv, segment->begin, segment->end, own);
     }
-    state_->load_recurrent(device(), match.path.back()->recurrent);
+    state_->load_recurrent(device(), side_, match.path.back()->recurrent);
   }
   {
     std::lock_guard lock(timeline_mutex_);
@@ -223,8 +233,8 @@ uint32_t Session::resume(std::span<const uint32_t> tokens) {
 
 void Session::restart() {
   const Turn turn(runtime_->turns());
-  sound_ = logits_ready_ = draw_ready_ = false;
-  state_->clear_recurrent(device());
+  unsettle();
+  state_->clear_recurrent(device(), side_);
   std::lock_guard lock(timeline_mutex_);
   timeline_.clear();
   sound_ = true;
@@ -249,7 +259,9 @@ std::vector<uint32_t> Session::snapshot_places(std::span<const uint32_t> tokens,
   }
   const uint32_t deepest = std::max(runtime_->cache().depth(tokens.first(reused)),
                                     places.empty() ? 0 : *places.rbegin());
-  if (total - 1 >= deepest + kFewestTokensWorthASnapshot) places.insert(total - 1);
+  if (total - 1 > reused && total - 1 >= deepest + kFewestTokensWorthASnapshot) {
+    places.insert(total - 1);
+  }
   return {places.begin(), places.end()};
 }
 
@@ -274,35 +286,61 @@ void Session::record_chunk(Step& step, std::span<const uint32_t> tokens, bool is
   const uint32_t offsets[2] = {0, count};
   device().write(chunk.ids.view, tokens.data(), tokens.size_bytes());
   device().write(chunk.shared_offsets.view, offsets, sizeof offsets);
-  forward().record_prefill(step, chunk, *state_, count, position);
+  forward().record_prefill(step, chunk, *state_, side_, count, position);
   if (!is_last) return;
   write_cursor(tokens.back(), position + count - 1);
-  forward().record_logits(step, chunk, *state_, count - 1);
+  forward().record_logits(step, chunk, *state_, side_, count - 1);
 }
 
-// False where the logits are not finite: the state then belongs to no timeline.
+// False where the logits are not finite: the state then belongs to no timeline. The step is under
+// way where the one before was followed as expected; and the next is begun before this one is
+// waited for, so that the device need not wait for the host.
 bool Session::decode(uint32_t token, bool beside) {
   const uint32_t position = static_cast<uint32_t>(timeline_.size());
-  write_cursor(token, position);
-  submit(decode_step_, beside);  // the draw is read after it
+  const bool is_draw = cursor_ && cursor_->token_id == token && cursor_->position == position;
+  followed_ = is_draw ? followed_ + 1 : 0;
+  const std::optional<Ticket> begun = is_draw ? std::exchange(ahead_, std::nullopt) : std::nullopt;
+  unsettle();
+  Ticket ticket;
+  if (begun) {
+    ticket = *begun;
+  } else {
+    write_cursor(token, position);
+    const Step& step = decode_steps_[side_];
+    ticket = beside ? device().submit_beside(step) : device().submit(step);
+  }
+  cursor_.reset();
+  side_ = state_->next_side(side_);
+  if (is_worth_beginning(position + 1)) ahead_ = device().submit(decode_steps_[side_]);
+  device().wait(ticket);
   if (!read_draw(position)) return false;
   accept({&token, 1});
   logits_ready_ = draw_ready_ = true;
   return true;
 }
 
-// Until accept() says otherwise, the state belongs to no timeline.
-void Session::submit(const Step& step, bool beside) {
+// Not where others wait for the device, which is busy then.
+bool Session::is_worth_beginning(uint32_t position) const {
+  return device().runs_behind() && followed_ >= kFollowedToBeginAhead && position < max_tokens_ &&
+         !runtime_->turns().are_wanted();
+}
+
+// Until accept() says otherwise, the state belongs to no timeline. A step that is under way in vain
+// leaves what matters as it is.
+void Session::unsettle() {
   sound_ = logits_ready_ = draw_ready_ = false;
-  if (beside) {
-    device().submit_beside(step);
-  } else {
-    device().submit(step);
-  }
+  drop_ahead();
+}
+
+void Session::drop_ahead() {
+  if (!ahead_) return;
+  ahead_.reset();
+  cursor_.reset();  // it has moved, or will
 }
 
 void Session::run(const Step& step) {
-  submit(step);
+  unsettle();
+  device().submit(step);
   device().wait();
 }
 
@@ -314,15 +352,16 @@ void Session::accept(std::span<const uint32_t> tokens) {
 
 // The draw has left the cursor at its own token; only another choice must be written.
 void Session::write_cursor(uint32_t token, uint32_t position) {
+  drop_ahead();
   const Cursor cursor{token, position, {0, 0}};
   const bool is_there = cursor_ && cursor_->token_id == token && cursor_->position == position;
   cursor_.reset();  // the step that follows moves it
   if (!is_there) device().write(state_->cursor().view, &cursor, sizeof cursor);
 }
 
-// After the logits of the token at `position`.
+// After the logits of the token at `position`, when the step that drew is done.
 bool Session::read_draw(uint32_t position) {
-  device().read(state_->sampled().view, &sampled_, sizeof sampled_);
+  std::memcpy(&sampled_, state_->side(side_).sampled.view.host(), sizeof sampled_);
   if (!std::isfinite(sampled_.logsumexp)) return false;
   if (sampled_.exact) cursor_ = Cursor{sampled_.token_id, position + 1, {0, 0}};
   return true;
@@ -341,7 +380,7 @@ void Session::refuse_logits() {
 }
 
 void Session::keep_snapshot() {
-  StateSource source(device(), *state_);
+  StateSource source(device(), *state_, side_);
   try {
     runtime_->cache().insert(timeline_, source);
   } catch (const OutOfMemory&) {
@@ -356,7 +395,7 @@ Draw Session::sampled() {
     const Turn turn(runtime_->turns());
     const uint32_t position = static_cast<uint32_t>(timeline_.size()) - 1;
     write_cursor(timeline_.back(), position);
-    device().submit(draw_step_);
+    device().submit(draw_steps_[side_]);
     device().wait();
     require_draw(position);
     draw_ready_ = true;
@@ -392,7 +431,8 @@ std::vector<float> Session::logits() {
   require_logits();
   std::vector<float> row(runtime_->config().vocab);
   const Turn turn(runtime_->turns());
-  device().read(state_->logits().view, row.data(), row.size() * sizeof(float));
+  followed_ = 0;  // the caller chooses by other rules than the device's
+  device().read(state_->side(side_).logits.view, row.data(), row.size() * sizeof(float));
   return row;
 }
 

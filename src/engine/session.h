@@ -1,6 +1,7 @@
 // One timeline of tokens and the work of moving it: prefill with reuse of what is known, decode
-// steps, scores. Guards itself against being used by two threads at once, and is left at its last
-// complete chunk or step whatever ends a call. Knows no text and no Python.
+// steps, the next of them begun while the caller looks at the last, scores. Guards itself against
+// being used by two threads at once, and is left at its last complete chunk or step whatever ends a
+// call. Knows no text and no Python.
 #pragma once
 
 #include <atomic>
@@ -116,7 +117,9 @@ class Session {
   void run_chunk(std::span<const uint32_t> tokens, bool is_last);
   void record_chunk(Step& step, std::span<const uint32_t> tokens, bool is_last);
   bool decode(uint32_t token, bool beside);
-  void submit(const Step& step, bool beside = false);
+  bool is_worth_beginning(uint32_t position) const;
+  void unsettle();
+  void drop_ahead();
   void run(const Step& step);
   void write_cursor(uint32_t token, uint32_t position);
   // False, with nothing taken over, where the logits are not finite.
@@ -141,14 +144,18 @@ class Session {
   std::shared_ptr<Runtime> runtime_;  // empty once closed
   uint64_t reserved_bytes_ = 0;
   std::optional<SessionState> state_;
-  Step decode_step_, draw_step_;  // recorded once, replayed for every token
+  // Recorded once, replayed for every token; one for each side of the state.
+  std::vector<Step> decode_steps_, draw_steps_;
   mutable std::mutex timeline_mutex_;
   std::vector<uint32_t> timeline_;
-  bool sound_ = true;          // state_ is that of timeline_
+  uint32_t side_ = 0;          // of state_, where the timeline stands
+  bool sound_ = true;          // it is that of timeline_
   bool logits_ready_ = false;  // ... and the logits are those of its last token
   bool draw_ready_ = false;    // ... and sampled_ was drawn from them with the present sampler
   Sampled sampled_{};
-  std::optional<Cursor> cursor_;  // what the device holds, where known
+  std::optional<Cursor> cursor_;  // what the device holds, or held when it began the step ahead
+  std::optional<Ticket> ahead_;   // the step from cursor_, which nobody has asked for yet
+  uint32_t followed_ = 0;         // tokens in a row for which the caller took the device's draw
 };
 
 }  // namespace lily

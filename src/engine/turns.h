@@ -35,6 +35,11 @@ class Turns {
     admit(lock, !beside);
     return beside;
   }
+  // Whether somebody waits for a turn.
+  bool are_wanted() {
+    std::lock_guard lock(mutex_);
+    return next_ != serving_;
+  }
   void unlock() {
     uint64_t next;
     {

@@ -38,6 +38,15 @@ class Arena {
   Tensor record(uint64_t count = 1) {
     return tensor(DType::u32, {count * (sizeof(Record) / sizeof(uint32_t))});
   }
+  // The same in memory that the host reads too.
+  template <class Record>
+  Tensor shared_record() {
+    Tensor tensor{{}, DType::u32, {sizeof(Record) / sizeof(uint32_t)}};
+    bytes_ += sizeof(Record);
+    tensor.view = counts_only() ? View(nullptr, 0, sizeof(Record))
+                                : View(device_->allocate_shared(sizeof(Record)));
+    return tensor;
+  }
   template <class T>
   View filled(std::span<const T> values) {
     View memory = view(values.size_bytes());

@@ -16,7 +16,7 @@ Description describe(const std::filesystem::path& folder) {
   result.config = std::move(inspection.config);
   if (result.config) {
     Arena counter(nullptr);
-    const SessionState state(counter, *result.config, DType::bf16, 0);
+    const SessionState state(counter, *result.config, DType::bf16, 0, 1);
     result.kv_bytes_per_token = kv_bytes_per_token(*result.config, DType::bf16);
     result.state_bytes = state.recurrent_bytes();
   }

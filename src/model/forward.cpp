@@ -2,6 +2,7 @@
 #include "model/forward.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace lily {
@@ -22,8 +23,8 @@ ChunkActivations cut(const ChunkActivations& chunk, uint32_t tokens, uint64_t sl
         &ChunkActivations::query, &ChunkActivations::attention_mixed, &ChunkActivations::delta_qkv,
         &ChunkActivations::delta_gates, &ChunkActivations::delta_mixed,
         &ChunkActivations::router_logits, &ChunkActivations::expert_ids,
-        &ChunkActivations::expert_weights, &ChunkActivations::shared_act,
-        &ChunkActivations::shared_out}) {
+        &ChunkActivations::expert_weights, &ChunkActivations::shared_order,
+        &ChunkActivations::shared_act, &ChunkActivations::shared_out}) {
     if ((rows.*part).view) rows.*part = first(rows.*part, tokens);
   }
   for (Tensor ChunkActivations::* part :
@@ -61,6 +62,9 @@ ChunkActivations::ChunkActivations(Arena& arena, const Config& c, DType act, uin
   offsets = arena.tensor(DType::u32, {c.experts + 1ull});
   expert_act = arena.tensor(act, {slot_rows, c.expert_width});
   expert_out = arena.tensor(DType::f32, {slot_rows, c.hidden});
+  std::vector<uint32_t> as_they_stand(tokens);
+  std::iota(as_they_stand.begin(), as_they_stand.end(), 0);
+  shared_order = {arena.filled<uint32_t>(as_they_stand), DType::u32, {tokens}};
   shared_offsets = arena.tensor(DType::u32, {2});
   shared_act = arena.tensor(act, {tokens, c.shared_width});
   shared_out = arena.tensor(DType::f32, {tokens, c.hidden});
@@ -97,15 +101,17 @@ ops::AttentionTensors Forward::attention(const LayerWeights& layer, const KvCach
           .eps = eps_};
 }
 
-ops::DeltaTensors Forward::delta(const LayerWeights& layer, const RecurrentState& state,
+ops::DeltaTensors Forward::delta(size_t index, const SessionState& state, uint32_t side,
                                  Tensor proj) const {
+  const LayerWeights& layer = weights_.layers[index];
+  const size_t place = index_in_kind_[index];
   return {.proj = std::move(proj),
           .conv_weight = layer.delta.conv_weight,
-          .conv_ring = state.conv_ring,
+          .conv_ring = state.conv_rings()[place],
           .decay_rate = layer.delta.decay_rate,
           .dt_bias = layer.delta.dt_bias,
           .gain = layer.delta.gain,
-          .state = state.state,
+          .state = state.side(side).states[place],
           .key_heads = config_.delta_key_heads,
           .value_heads = config_.delta_value_heads,
           .key_dim = config_.delta_key_dim,
@@ -113,24 +119,26 @@ ops::DeltaTensors Forward::delta(const LayerWeights& layer, const RecurrentState
           .eps = eps_};
 }
 
-void Forward::record_decode(Step& step, const SessionState& state) const {
+void Forward::record_decode(Step& step, const SessionState& state, uint32_t side) const {
   const DecodeRow& row = state.row();
+  const uint32_t next = state.next_side(side);
   ops::embed_rows(step, row.hidden, state.cursor_token(), weights_.embedding);
   for (size_t index = 0; index < weights_.layers.size(); ++index) {
-    decode_mixer(step, state, index);
+    decode_mixer(step, state, side, index);
     decode_moe(step, state, weights_.layers[index]);
   }
-  ops::sample_logits(step, state.logits(), state.blocks(), row.hidden, weights_.final_gain, eps_,
-                     weights_.lm_head);
-  record_draw(step, state);
+  ops::sample_logits(step, state.side(next).logits, state.side(next).blocks, row.hidden,
+                     weights_.final_gain, eps_, weights_.lm_head);
+  record_draw(step, state, next);
 }
 
-void Forward::record_draw(Step& step, const SessionState& state) const {
-  ops::sample_draw(step, state.sampled(), state.blocks(), state.sampler(), state.cursor(),
-                   config_.vocab);
+void Forward::record_draw(Step& step, const SessionState& state, uint32_t side) const {
+  ops::sample_draw(step, state.side(side).sampled, state.side(side).blocks, state.sampler(),
+                   state.cursor(), config_.vocab);
 }
 
-void Forward::decode_mixer(Step& step, const SessionState& state, size_t index) const {
+void Forward::decode_mixer(Step& step, const SessionState& state, uint32_t side,
+                           size_t index) const {
   const LayerWeights& layer = weights_.layers[index];
   const DecodeRow& row = state.row();
   if (layer.kind == LayerKind::attention) {
@@ -143,11 +151,12 @@ void Forward::decode_mixer(Step& step, const SessionState& state, size_t index) 
     ops::linear_add(step, row.hidden, row.attention_mixed, w.o);
   } else {
     const DeltaWeights& w = layer.delta;
-    const ops::DeltaTensors tensors =
-        delta(layer, state.recurrent()[index_in_kind_[index]], row.delta_proj);
+    const ops::DeltaTensors tensors = delta(index, state, side, row.delta_proj);
+    const Side& next = state.side(state.next_side(side));
     ops::linear_norm(step, row.delta_proj, row.hidden, layer.mixer_gain, eps_,
                      {w.qkv, w.z, w.b, w.a});
-    ops::delta_step(step, row.delta_mixed, tensors.state, tensors, state.cursor());
+    ops::delta_step(step, row.delta_mixed, next.states[index_in_kind_[index]], tensors,
+                    state.cursor());
     ops::linear_add(step, row.hidden, row.delta_mixed, w.out);
   }
 }
@@ -163,17 +172,17 @@ void Forward::decode_moe(Step& step, const SessionState& state, const LayerWeigh
 }
 
 void Forward::record_prefill(Step& step, const ChunkActivations& chunk, const SessionState& state,
-                             uint32_t tokens, uint32_t position) const {
+                             uint32_t side, uint32_t tokens, uint32_t position) const {
   const ChunkActivations rows = cut(chunk, tokens, config_.experts_per_token);
   ops::embed_rows(step, rows.hidden, rows.ids, weights_.embedding);
   for (size_t index = 0; index < weights_.layers.size(); ++index) {
-    prefill_mixer(step, rows, state, index, position);
+    prefill_mixer(step, rows, state, side, index, position);
     prefill_moe(step, rows, weights_.layers[index]);
   }
 }
 
 void Forward::prefill_mixer(Step& step, const ChunkActivations& rows, const SessionState& state,
-                            size_t index, uint32_t position) const {
+                            uint32_t side, size_t index, uint32_t position) const {
   const LayerWeights& layer = weights_.layers[index];
   ops::norm_rms(step, rows.normed, rows.hidden, layer.mixer_gain, eps_);
   if (layer.kind == LayerKind::attention) {
@@ -187,7 +196,7 @@ void Forward::prefill_mixer(Step& step, const ChunkActivations& rows, const Sess
   } else {
     const DeltaWeights& w = layer.delta;
     const Tensor proj = first_rows(rows.proj, rows.capacity, delta_columns(config_));
-    const ops::DeltaTensors tensors = delta(layer, state.recurrent()[index_in_kind_[index]], proj);
+    const ops::DeltaTensors tensors = delta(index, state, side, proj);
     ops::linear(step, proj, rows.normed, {w.qkv, w.z, w.b, w.a});
     ops::delta_conv(step, rows.delta_qkv, rows.delta_gates, tensors, position);
     ops::delta_chunk(step, rows.delta_mixed, rows.delta_qkv, rows.delta_gates, tensors);
@@ -198,7 +207,6 @@ void Forward::prefill_mixer(Step& step, const ChunkActivations& rows, const Sess
 void Forward::prefill_moe(Step& step, const ChunkActivations& rows,
                           const LayerWeights& layer) const {
   const ops::MoeWeights& moe = layer.moe;
-  const Tensor as_they_stand;  // no order: the shared expert takes every row
   ops::norm_rms(step, rows.normed, rows.hidden, layer.moe_gain, eps_);
   ops::linear(step, rows.router_logits, rows.normed, {moe.router, moe.shared_router});
   ops::moe_route(step, rows.expert_ids, rows.expert_weights, rows.router_logits);
@@ -206,18 +214,18 @@ void Forward::prefill_moe(Step& step, const ChunkActivations& rows,
   ops::moe_grouped_gate_up(step, rows.expert_act, rows.normed, rows.order, rows.offsets, moe.gate,
                            moe.up, moe.slots);
   ops::moe_grouped_down(step, rows.expert_out, rows.expert_act, rows.order, rows.offsets, moe.down);
-  ops::moe_grouped_gate_up(step, rows.shared_act, rows.normed, as_they_stand, rows.shared_offsets,
-                           moe.shared_gate, moe.shared_up, 1);
-  ops::moe_grouped_down(step, rows.shared_out, rows.shared_act, as_they_stand, rows.shared_offsets,
-                        moe.shared_down);
+  ops::moe_grouped_gate_up(step, rows.shared_act, rows.normed, rows.shared_order,
+                           rows.shared_offsets, moe.shared_gate, moe.shared_up, 1);
+  ops::moe_grouped_down(step, rows.shared_out, rows.shared_act, rows.shared_order,
+                        rows.shared_offsets, moe.shared_down);
   ops::moe_combine(step, rows.hidden, rows.expert_out, rows.shared_out, rows.expert_weights);
 }
 
 void Forward::record_logits(Step& step, const ChunkActivations& chunk, const SessionState& state,
-                            uint32_t row) const {
-  ops::sample_logits(step, state.logits(), state.blocks(), chunk.hidden.rows(row, row + 1),
-                     weights_.final_gain, eps_, weights_.lm_head);
-  record_draw(step, state);
+                            uint32_t side, uint32_t row) const {
+  ops::sample_logits(step, state.side(side).logits, state.side(side).blocks,
+                     chunk.hidden.rows(row, row + 1), weights_.final_gain, eps_, weights_.lm_head);
+  record_draw(step, state, side);
 }
 
 void Forward::record_rows(Step& step, const ChunkActivations& chunk, const ScoreRows& score,

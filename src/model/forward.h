@@ -37,7 +37,8 @@ struct ChunkActivations {
   Tensor offsets;          // u32 [E + 1]
   Tensor expert_act;       // act [T*S, I]
   Tensor expert_out;       // f32 [T*S, H]
-  Tensor shared_offsets;   // u32 [2]: 0, T; the shared expert is a stack of one
+  Tensor shared_order;     // u32 [T]: 0, 1, ...; the shared expert is a stack of one
+  Tensor shared_offsets;   // u32 [2]: 0, T
   Tensor shared_act;       // act [T, Is]
   Tensor shared_out;       // f32 [T, H]
 };
@@ -60,17 +61,18 @@ class Forward {
   const Config& config() const { return config_; }
 
   // The token at the cursor through all layers, its logits, and a draw that moves the cursor on.
-  void record_decode(Step& step, const SessionState& state) const;
-  // Only the draw, from logits that are ready.
-  void record_draw(Step& step, const SessionState& state) const;
+  // Reads a side of the state and writes the next.
+  void record_decode(Step& step, const SessionState& state, uint32_t side) const;
+  // Only the draw, from a side's logits.
+  void record_draw(Step& step, const SessionState& state, uint32_t side) const;
 
   // `tokens` rows that stand in chunk.ids, at `position`, through all layers; they end in
-  // chunk.hidden. chunk.shared_offsets must hold {0, tokens}.
+  // chunk.hidden. chunk.shared_offsets must hold {0, tokens}. Works on one side of the state.
   void record_prefill(Step& step, const ChunkActivations& chunk, const SessionState& state,
-                      uint32_t tokens, uint32_t position) const;
+                      uint32_t side, uint32_t tokens, uint32_t position) const;
   // Logits of one row of chunk.hidden, and a draw; the cursor must stand at that row's token.
   void record_logits(Step& step, const ChunkActivations& chunk, const SessionState& state,
-                     uint32_t row) const;
+                     uint32_t side, uint32_t row) const;
   // Logits of rows [begin, end) of chunk.hidden into the first rows of `score`.
   void record_rows(Step& step, const ChunkActivations& chunk, const ScoreRows& score,
                    uint32_t begin, uint32_t end) const;
@@ -80,12 +82,12 @@ class Forward {
  private:
   ops::AttentionTensors attention(const LayerWeights& layer, const KvCache& cache,
                                   Tensor proj) const;
-  ops::DeltaTensors delta(const LayerWeights& layer, const RecurrentState& state,
+  ops::DeltaTensors delta(size_t index, const SessionState& state, uint32_t side,
                           Tensor proj) const;
-  void decode_mixer(Step& step, const SessionState& state, size_t index) const;
+  void decode_mixer(Step& step, const SessionState& state, uint32_t side, size_t index) const;
   void decode_moe(Step& step, const SessionState& state, const LayerWeights& layer) const;
   void prefill_mixer(Step& step, const ChunkActivations& rows, const SessionState& state,
-                     size_t index, uint32_t position) const;
+                     uint32_t side, size_t index, uint32_t position) const;
   void prefill_moe(Step& step, const ChunkActivations& rows, const LayerWeights& layer) const;
 
   Config config_;

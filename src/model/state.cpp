@@ -7,8 +7,18 @@
 namespace lily {
 namespace {
 
-uint64_t aligned(uint64_t bytes) {
-  return (bytes + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
+// One f32 tensor a layer, all in one memory.
+View cut(Arena& arena, uint32_t layers, const std::vector<uint64_t>& shape,
+         std::vector<Tensor>& tensors) {
+  if (layers == 0) return {};
+  const Tensor one{{}, DType::f32, shape};
+  const uint64_t bytes = one.elements() * sizeof(float);
+  const uint64_t stride = (bytes + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
+  const View memory = arena.view(layers * stride);
+  for (uint32_t layer = 0; layer < layers; ++layer) {
+    tensors.push_back({View(memory.buffer, layer * stride, bytes), DType::f32, shape});
+  }
+  return memory;
 }
 
 DecodeRow make_row(Arena& arena, const Config& c) {
@@ -46,30 +56,26 @@ uint64_t delta_columns(const Config& c) {
   return uint64_t{c.conv_channels()} + c.delta_value_width() + 2ull * c.delta_value_heads;
 }
 
-SessionState::SessionState(Arena& arena, const Config& c, DType kv_dtype, uint32_t capacity)
+SessionState::SessionState(Arena& arena, const Config& c, DType kv_dtype, uint32_t capacity,
+                           uint32_t sides)
     : capacity_(capacity), kv_row_bytes_(c.head_dim * dtype_bytes(kv_dtype)) {
   for (uint32_t layer = 0; layer < c.attention_layers(); ++layer) {
     const std::vector<uint64_t> shape{c.kv_heads, capacity, c.head_dim};
     kv_.push_back({arena.tensor(kv_dtype, shape), arena.tensor(kv_dtype, shape)});
   }
-  const std::vector<uint64_t> ring_shape{kConvWidth, c.conv_channels()};
-  const std::vector<uint64_t> state_shape{c.delta_value_heads, c.delta_value_dim, c.delta_key_dim};
-  const uint64_t ring_bytes = 4ull * kConvWidth * c.conv_channels();
-  const uint64_t state_bytes = 4ull * c.delta_value_width() * c.delta_key_dim;
-  const uint64_t layer_bytes = aligned(ring_bytes) + aligned(state_bytes);
-  if (c.delta_layers() > 0) recurrent_memory_ = arena.view(c.delta_layers() * layer_bytes);
-  for (uint32_t layer = 0; layer < c.delta_layers(); ++layer) {
-    const uint64_t begin = layer * layer_bytes;
-    const View ring(recurrent_memory_.buffer, begin, ring_bytes);
-    const View state(recurrent_memory_.buffer, begin + aligned(ring_bytes), state_bytes);
-    recurrent_.push_back({{ring, DType::f32, ring_shape}, {state, DType::f32, state_shape}});
+  ring_memory_ = cut(arena, c.delta_layers(), {kConvWidth, c.conv_channels()}, conv_rings_);
+  for (uint32_t index = 0; index < sides; ++index) {
+    Side side;
+    const std::vector<uint64_t> shape{c.delta_value_heads, c.delta_value_dim, c.delta_key_dim};
+    state_memory_.push_back(cut(arena, c.delta_layers(), shape, side.states));
+    side.logits = arena.tensor(DType::f32, {1, c.vocab});
+    side.blocks = arena.record<SampleBlock>((c.vocab + kSampleBlockRows - 1) / kSampleBlockRows);
+    side.sampled = arena.shared_record<Sampled>();
+    sides_.push_back(std::move(side));
   }
   row_ = make_row(arena, c);
   cursor_ = arena.record<Cursor>();
   sampler_ = arena.record<Sampler>();
-  sampled_ = arena.record<Sampled>();
-  logits_ = arena.tensor(DType::f32, {1, c.vocab});
-  blocks_ = arena.record<SampleBlock>((c.vocab + kSampleBlockRows - 1) / kSampleBlockRows);
 }
 
 Tensor SessionState::cursor_token() const {
@@ -123,24 +129,28 @@ void SessionState::load_kv(Device& device, const Buffer& saved, uint32_t begin, 
   }
 }
 
-Buffer SessionState::save_recurrent(Device& device) const {
-  if (!recurrent_memory_) return nullptr;
-  Buffer saved = device.allocate(recurrent_bytes());
-  device.copy(saved, recurrent_memory_, recurrent_bytes());
-  return saved;
+Buffer SessionState::save_recurrent(Device& device, uint32_t side) const {
+  if (recurrent_bytes() == 0) return nullptr;
+  const View& states = state_memory_[side];
+  const View saved = device.allocate(recurrent_bytes());
+  const uint64_t rings = ring_memory_.size_bytes;
+  device.copy(saved.slice(0, rings), ring_memory_, rings);
+  device.copy(saved.slice(rings, states.size_bytes), states, states.size_bytes);
+  return saved.buffer;
 }
 
-void SessionState::load_recurrent(Device& device, const Buffer& saved) {
-  if (recurrent_memory_) device.copy(recurrent_memory_, saved, recurrent_bytes());
+void SessionState::load_recurrent(Device& device, uint32_t side, const Buffer& saved) {
+  if (recurrent_bytes() == 0) return;
+  const View& states = state_memory_[side];
+  const uint64_t rings = ring_memory_.size_bytes;
+  const View from = saved;
+  device.copy(ring_memory_, from.slice(0, rings), rings);
+  device.copy(states, from.slice(rings, states.size_bytes), states.size_bytes);
 }
 
-void SessionState::clear_recurrent(Device& device) {
-  static constexpr uint64_t kPiece = 1 << 18;
-  static const std::vector<std::byte> zeros(kPiece);
-  for (uint64_t begin = 0; begin < recurrent_bytes(); begin += kPiece) {
-    const uint64_t bytes = std::min(kPiece, recurrent_bytes() - begin);
-    device.write(recurrent_memory_.slice(begin, bytes), zeros.data(), bytes);
-  }
+// Not the rings: nothing looks back past the first token.
+void SessionState::clear_recurrent(Device& device, uint32_t side) {
+  if (recurrent_bytes() > 0) device.clear(state_memory_[side]);
 }
 
 }  // namespace lily

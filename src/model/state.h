@@ -23,9 +23,14 @@ struct KvCache {
   Tensor k, v;  // f32 or bf16 [G, P, D]
 };
 
-struct RecurrentState {
-  Tensor conv_ring;  // f32 [kConvWidth, C]
-  Tensor state;      // f32 [Hv, Dv, Dk]
+// What the next token stands on and what a caller may ask of the last one. A step reads one side
+// and writes the next, so that where there are two, a step that nobody asked for yet leaves the
+// timeline as it was.
+struct Side {
+  std::vector<Tensor> states;  // of the delta layers, f32 [Hv, Dv, Dk]
+  Tensor logits;               // f32 [1, V]
+  Tensor blocks;               // SampleBlock [ceil(V / kSampleBlockRows)]
+  Tensor sampled;              // Sampled, in memory that the host reads
 };
 
 // One row of everything that a decode step computes on its way; each session has its own, because
@@ -46,21 +51,24 @@ struct DecodeRow {
 
 class SessionState {
  public:
-  // capacity: P, in tokens.
-  SessionState(Arena& arena, const Config& config, DType kv_dtype, uint32_t capacity);
+  // capacity: P, in tokens. sides: 1 or 2.
+  SessionState(Arena& arena, const Config& config, DType kv_dtype, uint32_t capacity,
+               uint32_t sides);
 
   uint32_t capacity() const { return capacity_; }
   // In the order of the layers of each kind.
   const std::vector<KvCache>& kv() const { return kv_; }
-  const std::vector<RecurrentState>& recurrent() const { return recurrent_; }
+  // f32 [kConvWidth, C]. One serves both sides: what a step puts into it belongs to a place that no
+  // step looks back to before it was put there again.
+  const std::vector<Tensor>& conv_rings() const { return conv_rings_; }
+  const Side& side(uint32_t index) const { return sides_[index]; }
+  uint32_t next_side(uint32_t index) const { return (index + 1) % num_sides(); }
+  uint32_t num_sides() const { return static_cast<uint32_t>(sides_.size()); }
   const DecodeRow& row() const { return row_; }
 
   const Tensor& cursor() const { return cursor_; }    // Cursor
   Tensor cursor_token() const;                        // its token, as ids u32 [1]
   const Tensor& sampler() const { return sampler_; }  // Sampler
-  const Tensor& sampled() const { return sampled_; }  // Sampled
-  const Tensor& logits() const { return logits_; }    // f32 [1, V]
-  const Tensor& blocks() const { return blocks_; }    // SampleBlock [ceil(V / kSampleBlockRows)]
 
   // A copy of the KV rows of tokens [begin, end), all layers in one buffer.
   uint64_t kv_bytes(uint32_t begin, uint32_t end) const;
@@ -68,10 +76,11 @@ class SessionState {
   // Puts rows [from, end) of a copy of [begin, end) back into their places.
   void load_kv(Device& device, const Buffer& saved, uint32_t begin, uint32_t end, uint32_t from);
 
-  uint64_t recurrent_bytes() const { return recurrent_memory_.size_bytes; }
-  Buffer save_recurrent(Device& device) const;
-  void load_recurrent(Device& device, const Buffer& saved);
-  void clear_recurrent(Device& device);  // as before the first token
+  // The rings and one side's states.
+  uint64_t recurrent_bytes() const { return ring_memory_.size_bytes + state_memory_[0].size_bytes; }
+  Buffer save_recurrent(Device& device, uint32_t side) const;
+  void load_recurrent(Device& device, uint32_t side, const Buffer& saved);
+  void clear_recurrent(Device& device, uint32_t side);  // as before the first token
 
  private:
   std::vector<View> kv_heads() const;
@@ -79,10 +88,13 @@ class SessionState {
   uint32_t capacity_;
   uint64_t kv_row_bytes_;  // of one head
   std::vector<KvCache> kv_;
-  View recurrent_memory_;  // of all delta layers: a snapshot is one copy
-  std::vector<RecurrentState> recurrent_;
+  // Of all delta layers: a snapshot is two copies.
+  View ring_memory_;
+  std::vector<View> state_memory_;  // of each side
+  std::vector<Tensor> conv_rings_;
+  std::vector<Side> sides_;
   DecodeRow row_;
-  Tensor cursor_, sampler_, sampled_, logits_, blocks_;
+  Tensor cursor_, sampler_;
 };
 
 }  // namespace lily

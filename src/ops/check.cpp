@@ -216,8 +216,9 @@ Bindings& Bindings::in(const Tensor& tensor) {
   return *this;
 }
 Bindings& Bindings::in(const Matrix& matrix) {
+  // What is not quantised has neither; its kernels do not look, but GPUs want every place taken.
   for (const View* view : {&matrix.weight, &matrix.scales, &matrix.biases}) {
-    bindings_.push_back(lily::in(*view));
+    bindings_.push_back(lily::in(*view ? *view : matrix.weight));
   }
   return *this;
 }

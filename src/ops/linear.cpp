@@ -49,11 +49,11 @@ Grid linear_grid(const Step& step, const Matrix& first, DType activation,
                             : gemm_grid(step.tiles(), first, activation, params);
 }
 
-// Segments [first, last), and empty ones up to kMaxSegments: a kernel's bindings do not move.
+// Segments [first, last), and the first again up to kMaxSegments: a kernel's bindings do not move.
 void bind_segments(Bindings& bindings, const std::vector<Matrix>& segments, size_t first,
                    size_t last) {
   for (size_t at = 0; at < kMaxSegments; ++at) {
-    bindings.in(first + at < last ? segments[first + at] : Matrix());
+    bindings.in(segments[first + at < last ? first + at : first]);
   }
 }
 

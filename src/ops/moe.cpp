@@ -51,10 +51,9 @@ void check_dense_experts(const Check& check, const Matrix& down) {
   }
 }
 
-// The order of the slots is theirs by expert, or, where `order` has no memory, as they stand.
 void check_order(const Check& check, const Tensor& order, const Tensor& offsets, uint32_t rows,
                  uint32_t experts) {
-  if (order.view) check.u32("order", order, {{"tokens * slots", rows}});
+  check.u32("order", order, {{"tokens * slots", rows}});
   check.u32("offsets", offsets, {{"experts + 1", experts + 1ull}});
 }
 

@@ -24,6 +24,9 @@ struct BlockTile {
 };
 constexpr BlockTile kSmall{32, 64, 128, "_t32"};
 constexpr BlockTile kWide{64, 64, 128, "_t64"};
+// The same tiles on tensor ops.
+constexpr BlockTile kSmallTensor{32, 64, 128, "_t32_tensor"};
+constexpr BlockTile kWideTensor{64, 64, 128, "_t64_tensor"};
 constexpr BlockTile kLanes16{16, 128, 128, "_lanes16"};
 constexpr BlockTile kLanes32{32, 128, 128, "_lanes32"};
 constexpr BlockTile kLanes64{64, 256, 256, "_lanes64"};
@@ -41,8 +44,17 @@ bool takes_lanes(Tiles tiles, const Matrix& matrix, DType activation) {
          matrix.group_size >= 32 && matrix.cols % std::max(128u, 4 * matrix.group_size) == 0;
 }
 
+// Kernels of metal/tensor_ops, for which the portable ones of every name stay.
+bool takes_tensor(Tiles tiles, DType activation) {
+  return tiles == Tiles::apple_tensor && activation == DType::bf16;
+}
+
 // Tiles much taller than an expert's rows compute padding.
-BlockTile block_tile(uint64_t rows) { return rows <= 32 ? kSmall : kWide; }
+BlockTile block_tile(Tiles tiles, const Matrix& matrix, DType activation, uint64_t rows) {
+  const bool tensor = takes_tensor(tiles, activation) && matrix.storage != Storage::f32;
+  if (rows <= 32) return tensor ? kSmallTensor : kSmall;
+  return tensor ? kWideTensor : kWide;
+}
 BlockTile lane_tile(const Matrix& matrix, uint64_t rows) {
   const BlockTile large = matrix.storage == Storage::q4 ? kLanes64 : kBytes64;
   return rows <= 16 ? kLanes16 : rows <= 32 ? kLanes32 : large;
@@ -106,7 +118,9 @@ Grid gemm_grid(Tiles tiles, const Matrix& first, DType activation, const LinearP
   // Where rows are many, so are tiles of 128, which decode each weight half as often as those
   // of 64.
   const bool large = lanes && tokens > 128 && first.storage == Storage::q4;
-  const BlockTile tile = large ? kLanes128 : lanes ? lane_tile(first, tokens) : block_tile(tokens);
+  const BlockTile tile = large   ? kLanes128
+                         : lanes ? lane_tile(first, tokens)
+                                 : block_tile(tiles, first, activation, tokens);
   return grid(groups_of(rows, tile.columns), groups_of(tokens, tile.rows), tile.threads,
               tile.variant);
 }
@@ -126,10 +140,13 @@ Grid attention_merge_grid(uint32_t q_heads, uint32_t head_dim) {
 }
 Grid attention_prefill_grid(Tiles tiles, DType activation, const AttentionParams& params) {
   const bool lanes = tiles == Tiles::nvidia && activation == DType::bf16;
-  const uint32_t tile_rows = tiles == Tiles::nvidia ? 16 : 8;  // of a simdgroup's matrices
+  const bool tensor = takes_tensor(tiles, activation) && params.head_dim == 256;
+  const char* kind = lanes ? "_lanes" : tensor ? "_tensor" : "";
+  // Of a simdgroup's matrices.
+  const uint32_t tile_rows = tiles == Tiles::nvidia || tensor ? 16 : 8;
   const uint64_t rows = uint64_t{params.tokens} * params.q_heads / params.kv_heads;
   return grid(groups_of(rows, 4 * tile_rows), params.kv_heads, 128,
-              "_d" + std::to_string(params.head_dim) + (lanes ? "_lanes" : ""));
+              "_d" + std::to_string(params.head_dim) + kind);
 }
 
 Grid delta_step_grid(uint32_t value_heads, uint32_t key_dim, uint32_t value_dim) {
@@ -186,7 +203,8 @@ Grid grouped_grid(Tiles tiles, const Matrix& stack, DType activation, uint32_t r
   if (rows_each <= (lanes ? kFewRows / 4 : kFewRows / 2)) {
     return grid(groups_of(columns, kFewWeightRows), tiles_of(kFewRows), 256, "_m8");
   }
-  const BlockTile tile = lanes ? lane_tile(stack, rows_each) : block_tile(rows_each);
+  const BlockTile tile =
+      lanes ? lane_tile(stack, rows_each) : block_tile(tiles, stack, activation, rows_each);
   return grid(groups_of(columns, tile.columns), tiles_of(tile.rows), tile.threads, tile.variant);
 }
 Grid combine_grid(uint32_t tokens, uint32_t hidden) {

@@ -133,7 +133,7 @@ def _gate_and_up(arena: Arena, fused: Weight) -> tuple[native.Matrix, native.Mat
 @pytest.mark.parametrize("tokens", [1, 7, 33])
 @pytest.mark.parametrize(("storage", "group"), [("f32", 0), ("bf16", 0), ("q4", 64)])
 def test_identity_order(device, rng, storage, group, tokens):
-    """Without an order the rows stay as they are: how the shared expert runs."""
+    """Rows as they stand: how the shared expert runs."""
     hidden, width = (2 * group, group) if group else (100, 33)
     gate, up = (
         make_weight(rng, storage, group, (1, width, hidden), hidden**-0.5) for _ in range(2)
@@ -142,12 +142,13 @@ def test_identity_order(device, rng, storage, group, tokens):
     x = rng.standard_normal((tokens, hidden)).astype(np.float32)
     arena = Arena(device)
     act, y = arena.activation_output(tokens, width), arena.output(tokens, hidden)
+    order = arena.input(np.arange(tokens, dtype=np.uint32))
     offsets = arena.input(np.array([0, tokens], np.uint32))
     step = arena.step()
     native.moe_grouped_gate_up(
-        step, act, arena.activation(x), None, offsets, arena.matrix(gate), arena.matrix(up), 1
+        step, act, arena.activation(x), order, offsets, arena.matrix(gate), arena.matrix(up), 1
     )
-    native.moe_grouped_down(step, y, act, None, offsets, arena.matrix(down))
+    native.moe_grouped_down(step, y, act, order, offsets, arena.matrix(down))
     arena.run_step(step)
     want = reference.swiglu(reference.f64(as_activation(device, x)), gate.values[0], up.values[0])
     assert_products(device, floats(act), want)
@@ -198,8 +199,9 @@ def run_prefill(
     native.moe_grouped_gate_up(step, act, normed, order, offsets, gate, up, slots)
     native.moe_grouped_down(step, y, act, order, offsets, matrices["down"])
     gate, up = matrices["shared_gate"], matrices["shared_up"]
-    native.moe_grouped_gate_up(step, shared_act, normed, None, whole, gate, up, 1)
-    native.moe_grouped_down(step, shared, shared_act, None, whole, matrices["shared_down"])
+    as_they_stand = arena.input(np.arange(tokens, dtype=np.uint32))
+    native.moe_grouped_gate_up(step, shared_act, normed, as_they_stand, whole, gate, up, 1)
+    native.moe_grouped_down(step, shared, shared_act, as_they_stand, whole, matrices["shared_down"])
     native.moe_combine(step, residual, y, shared, weights)
     arena.run_step(step)
     return {"residual": residual.numpy(), "ids": ids.numpy(), "logits": logits.numpy()}

@@ -10,7 +10,7 @@ class Fault:
     """One planted fault. `says`: a pattern that the failing tests print."""
 
     name: str
-    file: str  # of src/device/metal
+    file: str  # of src/device/metal, or tensor_check.cpp of src/ops
     text: str  # stands there once
     becomes: str
     tests: str  # a part of the names of the tests that run
@@ -133,10 +133,18 @@ FAULTS = [
     Fault(
         "end not waited for",
         "flights.cpp",
-        "while (!flights_.empty()) {",
-        "while (false) {",
+        "while (!flights_.empty()) await_landings();",
+        "",
         "metal_ends_with_work_under_way",
         "uses a buffer that was freed|died",
+    ),
+    Fault(
+        "ticket not waited for",
+        "flights.cpp",
+        "  while (std::ranges::any_of(flights_, is_awaited)) await_landings();\n",
+        "",
+        "metal_waits_for_a_ticket_alone",
+        "got",
     ),
     Fault(
         "read beside the GPU",
@@ -213,8 +221,8 @@ FAULTS = [
     Fault(
         "no pool on the way in",
         "metal_device.cpp",
-        "void MetalDevice::submit(const Step& step) {\n  const Pool pool;\n",
-        "void MetalDevice::submit(const Step& step) {\n",
+        "Ticket MetalDevice::submit(const Step& step) {\n  const Pool pool;\n",
+        "Ticket MetalDevice::submit(const Step& step) {\n",
         "metal_puts_barriers",
         "autoreleased with no pool in place",
     ),
@@ -273,5 +281,85 @@ FAULTS = [
         "",
         "metal_keeps_pipelines",
         "pipelines_compiled: got 2, expected 1",
+    ),
+    Fault(
+        "tensor ops used without a check",
+        "tensor_units.cpp",
+        'if (!check) return "nothing checks their kernels";',
+        "if (!check) return {};",
+        "metal_does_without_tensor_units",
+        "got used; .*, expected not used; yes, not used: nothing checks",
+    ),
+    Fault(
+        "tensor ops used before the check",
+        "tensor_units.h",
+        "return reason_.get().empty();",
+        "return are_there_;",
+        "metal_does_without_tensor_units|metal_uses_tensor_units",
+        "got used; .*, expected not used|num_checks: got 0, expected 1",
+    ),
+    Fault(
+        "what the check says ignored",
+        "tensor_units.cpp",
+        "return check(device);",
+        "check(device); return {};",
+        "metal_does_without_tensor_units|metal_notices_spoiled",
+        "got used; .*, expected not used|Tiles::apple",
+    ),
+    Fault(
+        "failure of the check passed on",
+        "tensor_units.cpp",
+        "return first_line(error.what());",
+        "throw;",
+        "metal_does_without_tensor_units",
+        "left by an error: .*a page fault",
+    ),
+    Fault(
+        "tensor units of a GPU taken for Metal 4",
+        "tensor_units.cpp",
+        "if (!has_metal_4) ",
+        "if (false) ",
+        "metal_checks_no_tensor_units",
+        "expected not used; yes, not used: the system has no Metal 4",
+    ),
+    Fault(
+        "tensor ops in the language of other kernels",
+        "kernels.cpp",
+        "is_for_tensor_units(library.name) ? MTL::LanguageVersion4_0",
+        "false ? MTL::LanguageVersion4_0",
+        "metal_uses_tensor_units",
+        "Metal 3.1, and tensor ops in Metal 4",
+    ),
+    Fault(
+        "tensor ops looked for in the metallib",
+        "kernels.cpp",
+        "if (has_metallib && !is_for_tensor_units(source.name)) continue;",
+        "if (has_metallib) continue;",
+        "metal_compiles_tensor_ops",
+        "expected used; yes, used",
+    ),
+    Fault(
+        "NaN passes the check",
+        "tensor_check.cpp",
+        "if (!std::isfinite(got[at]) || !std::isfinite(want[at])) {",
+        "if (std::isnan(got[at])) continue; if (std::isinf(got[at])) {",
+        "metal_notices_spoiled",
+        "yes, used .*: not linear_gemm_add_bf16_bf16_t64_tensor gives nan",
+    ),
+    Fault(
+        "results that are off pass the check",
+        "tensor_check.cpp",
+        "if (worst <= rule.largest * largest && error_power <= rule.mean_square * power) ",
+        "",
+        "metal_notices_spoiled",
+        "yes, used .*: not linear_gemm_q4_bf16_t64_tensor is off",
+    ),
+    Fault(
+        "storages that are not checked",
+        "tensor_check.cpp",
+        "{Storage::bf16, Storage::q8, Storage::q4}",
+        "{Storage::bf16, Storage::q4}",
+        "metal_checks_every_kernel",
+        "linear_gemm_q8_bf16_t64_tensor was not checked",
     ),
 ]

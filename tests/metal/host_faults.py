@@ -2,10 +2,11 @@
 
     python tests/metal/host_faults.py [NAME ...]     all faults, or these; 1 if one was not noticed
 
-A fault is one replacement in one file of src/device/metal. The file is compiled as the build
-compiles it, put before the library when the test program `metal_tests` is linked anew, and the
-named tests of that program must fail with words that name the fault. Needs a build with LILY_METAL
-and LILY_NATIVE_TESTS: LILY_METAL_BUILD, or the folder that the imported lily._native stands in.
+A fault is one replacement in one file of src/device/metal or src/ops. The file is compiled as the
+build compiles it, put before the library when the test program `metal_tests` is linked anew, and
+the named tests of that program must fail with words that name the fault. Needs a build with
+LILY_METAL and LILY_NATIVE_TESTS: LILY_METAL_BUILD, or the folder that the imported lily._native
+stands in.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if __package__ is None or __package__ == "":
 from metal.host_fault_list import FAULTS, Fault
 
 ROOT = Path(__file__).resolve().parents[2]
-DEVICE = ROOT / "src" / "device" / "metal"
+DEVICE, OPS = ROOT / "src" / "device" / "metal", ROOT / "src" / "ops"
 SECONDS = 60  # of the tests of one fault
 
 
@@ -54,7 +55,7 @@ class Workshop:
         self._compile = {
             Path(entry["file"]).name: entry
             for entry in commands
-            if Path(entry["file"]).parent == DEVICE
+            if Path(entry["file"]).parent in (DEVICE, OPS)
         }
         ninja = subprocess.run(
             ["ninja", "-t", "commands", "-s", "tests/metal/host/metal_tests"],
@@ -79,7 +80,8 @@ class Workshop:
 
     def _compile_fault(self, fault: Fault, place: Path) -> str:
         """The object of the changed file; of commands.cpp, where a header is changed."""
-        source = (DEVICE / fault.file).read_text()
+        folder = DEVICE if (DEVICE / fault.file).is_file() else OPS
+        source = (folder / fault.file).read_text()
         if (found := source.count(fault.text)) != 1:
             raise LookupError(f"{fault.name}: {found} places in {fault.file} are {fault.text!r}")
         entry = self._compile[Path(fault.file).with_suffix(".cpp").name]

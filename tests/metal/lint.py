@@ -315,8 +315,8 @@ def metal_files() -> list[Path]:
 
 
 def kernel_files() -> list[Path]:
-    """The .metal files that clang takes too: those in folders need what only Apple has."""
-    return sorted(METAL.glob("*.metal"))
+    """The .metal files that clang takes too."""
+    return [path for path in metal_files() if path.suffix == ".metal"]
 
 
 def check_source(source: Path) -> list[Finding]:

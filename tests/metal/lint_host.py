@@ -1,6 +1,6 @@
 """What the host records: every operation of src/ops once, for each type; and the table of names.
 
-Steps are recorded on the CPU device, whose memory they need, with both kinds of tiles, and never
+Steps are recorded on the CPU device, whose memory they need, with all kinds of tiles, and never
 run. The table is the comment of src/cpu/kernels.h, by which people write kernels. This file holds
 metal/ against both.
 """
@@ -11,13 +11,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import product
+from itertools import chain, product
 
 from metal.lint import ROOT, Finding, kernel_files
 from metal.lint_kernels import Argument, Kernels, read_kernels
 
 STORAGES = {"f32": 32, "bf16": 16, "q8": 8, "q4": 4}
 TYPES, CACHES = ("f32", "bf16", "f16"), ("f32", "bf16")
+TILES = ("apple", "apple_tensor", "nvidia")
 GROUP = 64
 
 
@@ -31,13 +32,13 @@ class Launch:
 
 
 def parse_step(text: str) -> Iterator[Launch]:
-    """Launches of a printed step. An empty binding reads as input."""
+    """Launches of a printed step."""
     for line in text.splitlines():
         match = re.fullmatch(r"[| ] (\w+) \[\d+x\d+x\d+ of (\d+)\](.*)", line)
         if match is None:
             raise LookupError(f"cannot read the step's line {line!r}")
-        accesses = re.findall(r" (inout|in|out|-)", match[3])
-        yield Launch(match[1], int(match[2]), tuple("in" if it == "-" else it for it in accesses))
+        accesses = re.findall(r" (inout|in|out)", match[3])
+        yield Launch(match[1], int(match[2]), tuple(accesses))
 
 
 class Recorder:
@@ -154,7 +155,8 @@ class Recorder:
                 eps=1e-6,
             )
             if tokens == 1:
-                op.delta_step(step, t(1, width), layer.state, layer, self.struct(16))
+                next_state = t(2, value_dim, key_dim)
+                op.delta_step(step, t(1, width), next_state, layer, self.struct(16))
             qkv, gates = t(tokens, channels), t(tokens, 2, 2)
             op.delta_conv(step, qkv, gates, layer, 0)
             for dtype in TYPES:
@@ -222,7 +224,7 @@ class Recorder:
 def recorded() -> dict[str, Launch]:
     """One launch of each kernel by name; those of one name must be alike."""
     found: dict[str, Launch] = {}
-    for launch in Recorder("apple").all() + Recorder("nvidia").all():
+    for launch in chain.from_iterable(Recorder(tiles).all() for tiles in TILES):
         if found.setdefault(launch.kernel, launch) != launch:
             raise LookupError(f"{launch.kernel} is recorded as {found[launch.kernel]} and {launch}")
     return found

@@ -1,7 +1,7 @@
 """All planted faults of the mutation test, and how one is run.
 
-The lists by family stand in mutations_rows.py, mutations_layers.py, mutations_lanes.py and
-mutations_prefill.py.
+The lists by family stand in mutations_rows.py, mutations_layers.py, mutations_lanes.py,
+mutations_prefill.py and mutations_tensor.py.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from metal.mutations_lanes import LANE_FAULTS
 from metal.mutations_layers import LAYER_FAULTS
 from metal.mutations_prefill import PREFILL_FAULTS
 from metal.mutations_rows import ROW_FAULTS
+from metal.mutations_tensor import TENSOR_FAULTS
 
-FAULTS = ROW_FAULTS + LAYER_FAULTS + ENCODER_FAULTS + LANE_FAULTS + PREFILL_FAULTS
+FAULTS = ROW_FAULTS + LAYER_FAULTS + ENCODER_FAULTS + LANE_FAULTS + PREFILL_FAULTS + TENSOR_FAULTS
 
 
 def run_plain(shop: Workshop, name: str) -> Outcome:

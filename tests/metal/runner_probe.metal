@@ -128,12 +128,28 @@ LILY_KERNEL(probe_order, 128, probe_order)
   if (i >= p.count) return;
   const float v = x[i];
   const float results[] = {
-      precise::exp(v),         precise::exp2(v),      precise::log(abs(v)), precise::log2(abs(v)),
-      precise::sqrt(abs(v)),   precise::rsqrt(abs(v)), precise::sin(v),      precise::cos(v),
-      precise::tanh(v),        fast::exp(v),          fast::exp2(v),        fast::log(abs(v)),
-      fast::log2(abs(v)),      fast::sqrt(abs(v)),    fast::rsqrt(abs(v)),  fast::tanh(v),
-      float(bfloat(v)),        float(half(v)),        floor(v),             fma(v, v, 1.0f),
-      clamp(v, -1.0f, 1.0f),   float(popcount(as_type<uint>(v))),
+      precise::exp(v),
+      precise::exp2(v),
+      precise::log(abs(v)),
+      precise::log2(abs(v)),
+      precise::sqrt(abs(v)),
+      precise::rsqrt(abs(v)),
+      precise::sin(v),
+      precise::cos(v),
+      precise::tanh(v),
+      fast::exp(v),
+      fast::exp2(v),
+      fast::log(abs(v)),
+      fast::log2(abs(v)),
+      fast::sqrt(abs(v)),
+      fast::rsqrt(abs(v)),
+      fast::tanh(v),
+      float(bfloat(v)),
+      float(half(v)),
+      floor(v),
+      fma(v, v, 1.0f),
+      clamp(v, -1.0f, 1.0f),
+      float(popcount(as_type<uint>(v))),
       float(clz(as_type<uint>(v) >> 3)),
       float(mulhi(as_type<uint>(v), 0x10001u) >> 8),
   };
@@ -169,8 +185,8 @@ LILY_KERNEL(probe_math, 128, probe_math)
 LILY_KERNEL(probe_divergence, 128, probe_divergence)
 
 // Threads that do not come to a barrier (mode 0), or come to another one (1).
-[[kernel]] void probe_barriers(device float* y [[buffer(0)]],
-                               constant ProbeParams& p [[buffer(1)]], LILY_PLACE) {
+[[kernel]] void probe_barriers(device float* y [[buffer(0)]], constant ProbeParams& p [[buffer(1)]],
+                               LILY_PLACE) {
   if (p.mode == 0 && thread_index == 77) return;
   if (p.mode == 1 && simdgroup == 2) {
     threadgroup_barrier(mem_flags::mem_none);
@@ -182,17 +198,15 @@ LILY_KERNEL(probe_divergence, 128, probe_divergence)
 }
 LILY_KERNEL(probe_barriers, 128, probe_barriers)
 
-// Modes: 0 none; 1 reads past x; 2 writes past y; 3 writes to x; 4 reads the empty binding;
-// 5 reads before x; 6 reads a float4 of which the last byte is past x.
+// Modes: 0 none; 1 reads past x; 2 writes past y; 3 writes to x; 4 reads before x; 5 reads
+// a float4 of which the last byte is past x.
 [[kernel]] void probe_bounds(device float* x [[buffer(0)]], device float* y [[buffer(1)]],
-                             device const float* empty [[buffer(2)]],
-                             constant ProbeParams& p [[buffer(3)]], LILY_PLACE) {
+                             constant ProbeParams& p [[buffer(2)]], LILY_PLACE) {
   if (p.mode == 1) y[0] = x[p.count + thread_index];
   if (p.mode == 2) y[p.count + thread_index] = 1.0f;
   if (p.mode == 3) x[thread_index] = 1.0f;
-  if (p.mode == 4) y[thread_index] = empty[thread_index];
-  if (p.mode == 5) y[0] = x[int(thread_index) - 1];
-  if (p.mode == 6) {
+  if (p.mode == 4) y[0] = x[int(thread_index) - 1];
+  if (p.mode == 5) {
     const float4 four = *(device const float4*)(x + p.count);
     y[0] = four.x + four.y + four.z + four.w;
   }

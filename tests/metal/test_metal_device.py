@@ -6,6 +6,7 @@ order, and runs the Metal kernels on fibers. Skipped, and counted so, in builds 
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -13,6 +14,8 @@ import lily
 import pytest
 from lily import Engine, _native
 from lily._native import kernels as native
+from lily.doctor.check import run as run_check
+from lily.doctor.checks import all_checks
 from lily.errors import DeviceError
 
 # Words that the model knows, so that its choices are far from ties: neither bf16 nor half
@@ -100,6 +103,48 @@ def test_auto_does_without_a_gpu(monkeypatch):
     """A build with the Metal device, on a machine that shows no GPU."""
     monkeypatch.delenv("LILY_SIMULATED_METAL")
     assert native.Device("auto").name in ("cuda", "cpu")
+
+
+@only_simulated
+def test_tensor_units_are_used(monkeypatch):
+    """Steps of many rows are recorded with their kernels, once these were checked."""
+    simulate(monkeypatch, "family=10")
+    device = native.Device("metal")
+    assert device.facts()["tensor units"] == "yes, used (self-check passed)"
+    assert "linear_gemm_bf16_bf16_t64_tensor " in recorded_product(device)
+    simulate(monkeypatch, "family=10,os=15")
+    device = native.Device("metal")
+    assert device.facts()["tensor units"] == "yes, not used: the system has no Metal 4"
+    assert "linear_gemm_bf16_bf16_t64 " in recorded_product(device)
+
+
+@only_simulated
+def test_doctor_checks_tensor_ops(monkeypatch):
+    """Against the CPU device, at shapes of the model, and says which kernels it ran."""
+    simulate(monkeypatch, "family=10")
+    device, cpu = native.Device("metal"), native.Device("cpu")
+    launched = set()
+    for one in all_checks(quick=True):
+        if re.search(r"(linear|linear_add|attention_prefill|moe_grouped_\w+) .* 33 ", one.name):
+            outcome = run_check(one, device, cpu)
+            assert not outcome.difference.text, one.name
+            launched.add(outcome.launched)
+    assert launched == {
+        "linear_gemm_q4_bf16_t64_tensor",
+        "linear_gemm_add_q4_bf16_t64_tensor",
+        "attention_prefill_bf16_bf16_d256_tensor",
+        "moe_grouped_gate_up_q4_bf16_t32_tensor",
+        "moe_grouped_down_q4_bf16_t32_tensor",
+    }
+
+
+def recorded_product(device: native.Device) -> str:
+    """A step with a product of more than a tile of rows."""
+    step = native.Step(device)
+    x, weight = device.zeros([40, 64], "bf16"), device.zeros([8 * 64], "bf16")
+    y = device.zeros([40, 8], "f32")
+    native.linear(step, y, x, [native.Matrix("bf16", weight, rows=8, cols=64)])
+    return step.describe()
 
 
 def test_facts_are_for_people():

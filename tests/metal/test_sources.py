@@ -19,6 +19,7 @@ import metal_clang  # noqa: E402
 import metal_sources  # noqa: E402
 
 SOURCES = sorted((ROOT / "metal").glob("*.metal"))
+TENSOR_OPS = ROOT / "metal" / "tensor_ops" / "prefill.metal"
 
 
 def clang() -> str:
@@ -36,7 +37,7 @@ def kernels(compiler: str, source: Path) -> set[str]:
     return set(re.findall(r"\blily_kernel_(\w+) =", done.stdout))
 
 
-@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("source", [*SOURCES, TENSOR_OPS], ids=lambda path: path.stem)
 def test_flattened_source_is_whole(tmp_path, source):
     """No header is missing or stands twice, whichever branch a compiler takes."""
     compiler = clang()
@@ -62,6 +63,16 @@ def test_kernels_are_found_by_their_family():
         family = source.stem.split("_")[0]
         for name in kernels(compiler, source):
             assert name.split("_")[0] == family, f"{name} stands in {source.name}"
+
+
+def test_tensor_ops_stand_apart():
+    """A source of Metal 4 under its folder's name, with kernels that the device tells by theirs."""
+    assert '{"tensor_ops/prefill", R"' in metal_sources.embed([TENSOR_OPS])
+    names = kernels(clang(), TENSOR_OPS)
+    assert names
+    assert all(name.endswith("_tensor") for name in names)
+    others = {name for source in SOURCES for name in kernels(clang(), source)}
+    assert not any(name.endswith("_tensor") for name in others)
 
 
 def test_messages_name_the_file_and_line(tmp_path):

@@ -24,9 +24,11 @@ struct CUfunc_st {
 };
 struct CUstream_st {
   std::deque<std::function<void()>> work;
+  uint64_t done = 0;  // of its work, so far
 };
 struct CUevent_st {
-  bool recorded = false;
+  CUstream stream = nullptr;  // where it was recorded last
+  uint64_t place = 0;         // in the order of that stream's work
 };
 struct CUgraphNode_st {
   FakeLaunch launch;
@@ -103,10 +105,12 @@ unsigned required_threads(const std::string& text, const char* kernel) {
   return static_cast<unsigned>(std::atoi(text.c_str() + found + std::strlen(".reqntid")));
 }
 
-void drain(CUstream stream) {
-  while (!stream->work.empty()) {
+// Runs what was put on the stream before it had `end` pieces of work.
+void drain(CUstream stream, uint64_t end = UINT64_MAX) {
+  while (!stream->work.empty() && stream->done < end) {
     stream->work.front()();
     stream->work.pop_front();
+    ++stream->done;
   }
 }
 
@@ -336,14 +340,20 @@ FAKE(cuEventDestroy_v2)(CUevent event) {
       gone(event);
   return enter("cuEventDestroy_v2");
 }
-FAKE(cuEventRecord)(CUevent event, CUstream) {
+FAKE(cuEventRecord)(CUevent event, CUstream stream) {
   ENTER(cuEventRecord)
-  event->recorded = true;
+  event->stream = stream;
+  event->place = stream->done + stream->work.size();
   return CUDA_SUCCESS;
+}
+FAKE(cuEventSynchronize)(CUevent event) {
+  ENTER(cuEventSynchronize)
+  if (event->stream != nullptr) drain(event->stream, event->place);
+  return broken;
 }
 FAKE(cuEventElapsedTime)(float* milliseconds, CUevent begin, CUevent end) {
   ENTER(cuEventElapsedTime)
-  if (!begin->recorded || !end->recorded) return CUDA_ERROR_INVALID_VALUE;
+  if (begin->stream == nullptr || end->stream == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *milliseconds = 0.25f;
   return CUDA_SUCCESS;
 }

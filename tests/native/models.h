@@ -16,6 +16,15 @@
 
 namespace lily::test {
 
+using Tokens = std::vector<uint32_t>;
+
+// Tokens of small_config()'s vocabulary.
+inline Tokens prompt(uint32_t seed, size_t size) {
+  Tokens tokens(size);
+  for (uint32_t& token : tokens) token = (seed = seed * 1664525u + 1013904223u) % 211;
+  return tokens;
+}
+
 // Text-only config.json with these extents.
 inline std::string config_text(uint32_t hidden, uint32_t layers, uint32_t heads, uint32_t dim,
                                uint32_t experts, uint32_t slots, uint32_t width, uint32_t vocab,

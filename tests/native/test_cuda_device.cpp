@@ -81,6 +81,35 @@ TEST(cuda_memory_begins_as_zeros_and_copies_in_order) {
   CHECK_THROWS(InvalidInput, "leave a view", device->copy(left, right, 17));
 }
 
+TEST(cuda_clears_in_order) {
+  const auto device = open_fake();
+  const View x = floats(*device, {1, 2, 3, 4});
+  Step step;
+  add_probe(step, x, x, 5);
+  device->submit(step);
+  device->clear(x.slice(4, 8));
+  CHECK(contents(*device, x) == (std::vector<float>{6, 0, 0, 9}));
+}
+
+TEST(cuda_waits_for_a_ticket_alone) {
+  const auto device = open_fake();
+  const View shared(device->allocate_shared(16));
+  const auto* seen = reinterpret_cast<const float*>(shared.host());
+  CHECK_EQ(seen[3], 0.0f);
+  Step step;
+  add_probe(step, shared, shared, 1);
+  std::vector<Ticket> tickets;
+  for (int run = 0; run < 9; ++run) {
+    tickets.push_back(device->submit(step));
+    if (run == 0) continue;
+    device->wait(tickets[run - 1]);
+    CHECK_EQ(seen[3], static_cast<float>(run));  // and not one more
+  }
+  device->wait(tickets.front());  // an old one: at worst it waits for more
+  device->wait(tickets.back());
+  CHECK_EQ(seen[3], 9.0f);
+}
+
 TEST(cuda_wraps_a_copy_and_keeps_the_owner) {
   const auto device = open_fake();
   auto owner = std::make_shared<std::vector<float>>(std::vector<float>{5, 6});
@@ -102,7 +131,7 @@ TEST(cuda_passes_bindings_and_params_as_they_are) {
     float c;
   } params = {7, 8, 0.5f};
   Step step;
-  step.add("probe_add", {in(View()), in(whole.slice(16, 16)), out(whole.slice(32, 16))}, params,
+  step.add("probe_add", {in(whole), in(whole.slice(16, 16)), out(whole.slice(32, 16))}, params,
            {{3, 2, 5}, {32, 1, 1}, "_wide"});
   device->submit(step);
   device->wait();
@@ -111,7 +140,7 @@ TEST(cuda_passes_bindings_and_params_as_they_are) {
   CHECK(launch.groups == (std::array<uint32_t, 3>{3, 2, 5}));
   CHECK(launch.threads == (std::array<uint32_t, 3>{32, 1, 1}));
   const auto* buffers = launch.arguments.buffers;
-  CHECK_EQ(buffers[0], 0u);
+  CHECK_EQ(buffers[1] - buffers[0], 16u);
   CHECK_EQ(buffers[2] - buffers[1], 16u);
   for (size_t at = 3; at < cuda::Arguments::kMostBuffers; ++at) CHECK_EQ(buffers[at], 0u);
   CHECK(std::memcmp(launch.arguments.params, &params, sizeof params) == 0);
@@ -211,8 +240,11 @@ TEST(cuda_refuses_what_does_not_fit) {
                submit({"probe_small", {}, {}, one_group(65)}));
   CHECK_THROWS(DeviceError, "cuLaunchKernel of kernel 'probe_small' [1x1x1 groups of 63x1x1]",
                submit({"probe_small", {}, {}, one_group(63)}));
+  const View any(device->allocate(16));
   CHECK_THROWS(InvalidInput, "has 25 bindings, expected up to 24",
-               submit({"probe_add", std::vector<Binding>(25), {}, one_group(1)}));
+               submit({"probe_add", std::vector<Binding>(25, in(any)), {}, one_group(1)}));
+  CHECK_THROWS(InvalidInput, "kernel 'probe_add' has an empty binding",
+               submit({"probe_add", {in(View())}, {}, one_group(1)}));
   CHECK_THROWS(InvalidInput, "129 bytes of parameters",
                submit({"probe_add", {}, std::vector<std::byte>(129), one_group(1)}));
   const auto other = open_device("cpu", {.threads = 1, .isa = {}});

@@ -36,11 +36,14 @@ class PaperDevice final : public Device {
     ++wraps;
     return std::make_shared<NoMemory>(bytes);
   }
-  void submit(const Step&) override {}
+  Buffer allocate_shared(size_t bytes) override { return allocate(bytes); }
+  Ticket submit(const Step&) override { return 0; }
   void wait() override {}
+  void wait(Ticket) override {}
   void read(const View&, void*, size_t) override {}
   void write(const View&, const void*, size_t) override {}
   void copy(const View&, const View&, size_t) override {}
+  void clear(const View&) override {}
 
   uint64_t allocated = 0;
   int wraps = 0;
@@ -91,15 +94,15 @@ TEST(forward_of_the_real_model) {
 
   CHECK_EQ(kv_bytes_per_token(config, DType::bf16), 20'480u);  // DESIGN.md section 5
   Arena counter(nullptr);
-  const SessionState counted(counter, config, DType::bf16, 4096);
+  const SessionState counted(counter, config, DType::bf16, 4096, 2);
   CHECK_EQ(counted.recurrent_bytes() / 1'000'000, 66u);  // 63 MB of state, and the rings
   device.allocated = 0;
   Arena arena(&device);
-  const SessionState state(arena, config, DType::bf16, 4096);
+  const SessionState state(arena, config, DType::bf16, 4096, 2);
   CHECK_EQ(device.allocated, counter.bytes());
 
   Step decode;
-  forward.record_decode(decode, state);
+  forward.record_decode(decode, state, 0);
   CHECK_EQ(decode.dispatches().size(), 253u);  // 30 * 6 + 10 * 7 + 3
   CHECK_EQ(kernels_of(decode)["moe_gate_up_bf16"], 40);
   CHECK_EQ(kernels_of(decode)["delta_step_f32"], 30);
@@ -108,9 +111,9 @@ TEST(forward_of_the_real_model) {
   const ChunkActivations chunk(arena, config, DType::bf16, 512);
   for (const uint32_t tokens : {1u, 2u, 511u, 512u}) {
     Step prefill;
-    forward.record_prefill(prefill, chunk, state, tokens, 100);
+    forward.record_prefill(prefill, chunk, state, 0, tokens, 100);
     CHECK_EQ(prefill.dispatches().size(), 1u + 30 * 16 + 10 * 14);
-    forward.record_logits(prefill, chunk, state, tokens - 1);
+    forward.record_logits(prefill, chunk, state, 0, tokens - 1);
     CHECK_EQ(prefill.dispatches().size(), 3u + 30 * 16 + 10 * 14);
   }
 }
@@ -122,12 +125,12 @@ TEST(forward_refuses_rows_beyond_the_cache) {
   PaperDevice device(DType::f32);
   const Forward forward(checkpoint.config(), load_weights(checkpoint, device));
   Arena arena(&device);
-  const SessionState state(arena, checkpoint.config(), DType::f32, 20);
+  const SessionState state(arena, checkpoint.config(), DType::f32, 20, 1);
   const ChunkActivations chunk(arena, checkpoint.config(), DType::f32, 16);
   Step step;
-  forward.record_prefill(step, chunk, state, 16, 4);
-  CHECK_THROWS(InvalidInput, "leave k_cache", forward.record_prefill(step, chunk, state, 16, 5));
-  CHECK_THROWS(InvalidInput, "rows", forward.record_prefill(step, chunk, state, 17, 0));
+  forward.record_prefill(step, chunk, state, 0, 16, 4);
+  CHECK_THROWS(InvalidInput, "leave k_cache", forward.record_prefill(step, chunk, state, 0, 16, 5));
+  CHECK_THROWS(InvalidInput, "rows", forward.record_prefill(step, chunk, state, 0, 17, 0));
 }
 
 }  // namespace

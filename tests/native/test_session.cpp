@@ -17,7 +17,8 @@
 namespace lily {
 namespace {
 
-using Tokens = std::vector<uint32_t>;
+using test::prompt;
+using test::Tokens;
 
 struct Model {
   explicit Model(uint32_t chunk_tokens) {
@@ -32,12 +33,6 @@ struct Model {
   test::Folder folder;
   std::shared_ptr<Engine> engine;
 };
-
-Tokens prompt(uint32_t seed, size_t size) {
-  Tokens tokens(size);
-  for (uint32_t& token : tokens) token = (seed = seed * 1664525u + 1013904223u) % 211;
-  return tokens;
-}
 
 Tokens generate(Session& session, const Tokens& text, int count) {
   session.prefill(text, {});
@@ -101,6 +96,18 @@ TEST(session_refuses_a_second_thread) {
   CHECK(refused > 0);
 }
 
+// Where a snapshot before the last token would stand at the very place that is live.
+TEST(session_takes_one_token_more_than_it_holds) {
+  Model model(8);
+  const auto session = model.engine->open_session(0);
+  session->prefill(prompt(1, 10), {});
+  for (uint32_t token = 0; token < 50; ++token) session->step(token, nullptr);
+  Tokens longer = session->tokens();
+  longer.push_back(7);
+  CHECK_EQ(session->prefill(longer, {}), 60u);
+  CHECK_EQ(session->num_tokens(), 61u);
+}
+
 TEST(session_cancel_from_another_thread) {
   Model model(1);
   const auto session = model.engine->open_session(0);
@@ -137,17 +144,20 @@ class FlakyDevice final : public Device {
   Buffer wrap(std::shared_ptr<const void> owner, const void* mapped, size_t bytes) override {
     return cpu_->wrap(std::move(owner), mapped, bytes);
   }
-  void submit(const Step& step) override { cpu_->submit(step); }
+  Buffer allocate_shared(size_t bytes) override { return cpu_->allocate_shared(bytes); }
+  Ticket submit(const Step& step) override { return cpu_->submit(step); }
   void wait() override {
     if (fails) throw DeviceError("flaky: the power went");
     cpu_->wait();
   }
+  void wait(Ticket) override { wait(); }
   void read(const View& from, void* to, size_t n) override {
     wait();
     cpu_->read(from, to, n);
   }
   void write(const View& to, const void* from, size_t n) override { cpu_->write(to, from, n); }
   void copy(const View& to, const View& from, size_t n) override { cpu_->copy(to, from, n); }
+  void clear(const View& view) override { cpu_->clear(view); }
 
   bool fails = false;
 

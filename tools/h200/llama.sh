@@ -17,7 +17,7 @@ if [ "$1" = pack ]; then
   exit
 fi
 
-work="$PWD/build/h200-scratch/llama"
+work="${SCRATCH:-${TMPDIR:-/tmp}/lily-h200}/llama"
 OUT="${OUT:-$work/out}"
 mkdir -p "$OUT" "$work"
 if [ ! -x "$packed/test-backend-ops" ] && [ ! -x "$work/test-backend-ops" ]; then
@@ -31,6 +31,7 @@ add_executable(test-backend-ops tests/test-backend-ops.cpp)
 target_link_libraries(test-backend-ops PRIVATE ggml)
 target_compile_options(test-backend-ops PRIVATE -O1)
 CMAKE
+  # shellcheck disable=SC2086
   cmake -S "$work" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF \
     -DGGML_CUDA="${GGML_CUDA:-ON}" -DGGML_CUDA_FA=OFF -DGGML_CUDA_NO_VMM=ON -DGGML_CUDA_NCCL=OFF \
     -DCMAKE_CUDA_ARCHITECTURES=90-real -DGGML_NATIVE=OFF -DGGML_OPENMP=OFF \

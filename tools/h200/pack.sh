@@ -12,10 +12,14 @@ cmake -S . -B "$build" -G Ninja -DPython_EXECUTABLE="$(command -v "$python")" -D
 nice ninja -C "$build"
 
 mkdir -p "$packed-ptx" "$packed/wheels"
-rm -f "$packed"/_native*.so "$packed-ptx"/*
+rm -f "$packed-ptx"/*
 # The newest: a build folder that has seen another CMake may hold one of another name.
-cp "$(ls -t "$build"/_native*.so | head -n 1)" "$packed/"
-strip --strip-unneeded "$packed"/_native*.so
+# shellcheck disable=SC2012
+module="$(ls -t "$build"/_native*.so | head -n 1)"
+strip --strip-unneeded -o "$packed/stripped" "$module"
+xz -9 -c "$packed/stripped" >"$packed/native.so.xz"
+rm "$packed/stripped"
+basename "$module" >"$packed/name"
 cp "$build"/ptx/*.ptx "$build"/ptx/*.ptxas "$packed-ptx/"
 # The image has most of these; where it has not, setup.sh installs them.
 if ! ls "$packed"/wheels/pytest-*.whl >/dev/null 2>&1; then

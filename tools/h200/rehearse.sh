@@ -11,5 +11,5 @@ for part in python/lily/*; do
   case "$part" in *.so) ;; *) ln -sfn "$PWD/$part" "$stage/lily/$(basename "$part")" ;; esac
 done
 rm -f "$stage"/lily/_native*.so
-ln -sf "$packed"/_native*.so "$stage/lily/"
+xz -dc "$packed/native.so.xz" >"$stage/lily/$(cat "$packed/name")"
 LD_LIBRARY_PATH="$stage" PYTHONPATH="$stage:$PWD" "$1" tools/h200/one_of_each.py "${@:2}"

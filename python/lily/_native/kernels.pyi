@@ -56,7 +56,7 @@ class Step:
 
     def __init__(self, device: Device | None = None, tiles: str = '') -> None:
         """
-        Recorded with the tile sizes that suit the device, or those of 'apple' or 'nvidia'.
+        Recorded with the tile sizes that suit the device, or of 'apple', 'apple_tensor' or 'nvidia'.
         """
 
     def describe(self) -> str:
@@ -175,9 +175,9 @@ def moe_route(step: Step, ids: TensorBase, weights: TensorBase, logits: TensorBa
 
 def moe_sort(step: Step, order: TensorBase, offsets: TensorBase, ids: TensorBase) -> None: ...
 
-def moe_grouped_gate_up(step: Step, act: TensorBase, x: TensorBase, order: TensorBase | None, offsets: TensorBase, gate: Matrix, up: Matrix, slots: int) -> None: ...
+def moe_grouped_gate_up(step: Step, act: TensorBase, x: TensorBase, order: TensorBase, offsets: TensorBase, gate: Matrix, up: Matrix, slots: int) -> None: ...
 
-def moe_grouped_down(step: Step, y: TensorBase, act: TensorBase, order: TensorBase | None, offsets: TensorBase, down: Matrix) -> None: ...
+def moe_grouped_down(step: Step, y: TensorBase, act: TensorBase, order: TensorBase, offsets: TensorBase, down: Matrix) -> None: ...
 
 def moe_combine(step: Step, residual: TensorBase, y: TensorBase, shared: TensorBase, weights: TensorBase) -> None: ...
 

@@ -94,15 +94,17 @@ def _delta_step(shape: ModelShape) -> Check:
 
         def record(place: Place, step: native.Step, turn: int) -> None:
             y = place.output("y", 1, shape.value_width)
-            tensors = layer.on(place)
-            native.delta_step(step, y, tensors.state, tensors, cursor(place, position))
+            next_state = place.output("next_state", *layer.state.shape)
+            native.delta_step(step, y, next_state, layer.on(place), cursor(place, position))
 
         def want() -> dict[str, Array]:
             found = layer.expected(position)
-            return {name: found[name] for name in ("y", "ring", "state")}
+            states = {"state": layer.state, "next_state": found["state"]}
+            return {"y": found["y"], "ring": found["ring"]} | states
 
         # The rule contracts its state; the norm after it divides by outputs that can be small.
-        return Prepared(record, want, lambda _: {"y": chained(), "state": chained(), "ring": EXACT})
+        allowed = {"y": chained(), "next_state": chained(), "state": EXACT, "ring": EXACT}
+        return Prepared(record, want, lambda _: allowed)
 
     state = 4 * shape.value_heads * shape.value_dim * shape.key_dim
     name = f"{shape.value_heads} heads {shape.value_dim}x{shape.key_dim}"

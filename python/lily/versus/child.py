@@ -67,8 +67,16 @@ class MlxLm:
         packages = ", ".join(f"{name} {package_version(name)}" for name in ("mlx-lm", "mlx"))
         self.about = f"{packages}, {mx.default_device()}"
 
-    def run(self, ids: NDArray[np.uint32], tokens: int) -> Sample:
-        """Greedy; mlx-lm normalises the whole row of logits for every token, which is its way."""
+    def make_cache(self) -> list[Any]:
+        """An empty cache, a part for each layer."""
+        found: list[Any] = self._model.make_cache()
+        return found
+
+    def run(self, ids: NDArray[np.uint32], tokens: int, cache: list[Any] | None = None) -> Sample:
+        """Greedy, after what the cache holds.
+
+        mlx-lm normalises the whole row of logits for every token, which is its way.
+        """
         import mlx.core as mx
         from mlx_lm.generate import generate_step, generation_stream, wired_limit
 
@@ -79,7 +87,8 @@ class MlxLm:
         stream: Any = generation_stream
         with wired_limit(self._model, [stream]):
             begin = time.perf_counter()
-            for token, _ in generate_step(prompt, self._model, max_tokens=tokens + 1):
+            steps = generate_step(prompt, self._model, max_tokens=tokens + 1, prompt_cache=cache)
+            for token, _ in steps:
                 middle = middle or time.perf_counter()
                 found.append(int(token))
             end = time.perf_counter()

@@ -102,10 +102,10 @@ class CpuDevice final : public HostDevice {
   Buffer allocate(size_t bytes) override {
     return std::make_shared<OwnedMemory>(bytes < 1 ? 1 : bytes);
   }
-  void submit(const Step& step) override;
+  Ticket submit(const Step& step) override;
   // A lane is a thread: the caller's.
   uint32_t lanes() const override { return pool_.num_threads(); }
-  void submit_beside(const Step& step) override;
+  Ticket submit_beside(const Step& step) override;
 
  private:
   static constexpr uint32_t kMaxThreads = 1024;
@@ -166,7 +166,7 @@ void CpuDevice::give_lane_back(uint32_t lane) {
   free_lanes_.push_back(lane);
 }
 
-void CpuDevice::submit_beside(const Step& step) {
+Ticket CpuDevice::submit_beside(const Step& step) {
   refuse_forked_process();
   std::shared_lock whole(whole_);
   CpuStep& prepared = prepare(step);  // may throw, so it comes before the lane
@@ -181,9 +181,10 @@ void CpuDevice::submit_beside(const Step& step) {
         {launch.buffers.data(), launch.params, cpu::Work(&launch.next, 1), scratch_of(*lane)});
   }
   give_lane_back(*lane);
+  return 0;
 }
 
-void CpuDevice::submit(const Step& step) {
+Ticket CpuDevice::submit(const Step& step) {
   refuse_forked_process();
   std::lock_guard lock(mutex_);
   std::unique_lock whole(whole_);
@@ -197,6 +198,7 @@ void CpuDevice::submit(const Step& step) {
                   cpu::Work(&launch.next, pool_.num_threads()), scratch});
     }
   });
+  return 0;
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <cstring>
+
 #include "core/error.h"
 
 namespace lily::cuda {
@@ -17,7 +19,7 @@ int attribute(const Driver& driver, int which, CUdevice device) {
   return value;
 }
 
-CUdeviceptr allocate(const Context& context, size_t bytes) {
+CUdeviceptr allocate_on_device(const Context& context, size_t bytes) {
   const Driver& driver = context.driver();
   CUdeviceptr address = 0;
   const CUresult result = driver.memory_alloc.address(&address, bytes);
@@ -99,17 +101,41 @@ bool Context::try_enter() const noexcept {
 }
 
 DeviceMemory::DeviceMemory(std::shared_ptr<const Context> context, size_t bytes,
+                           CUdeviceptr address, std::byte* host,
                            std::shared_ptr<const void> keeps_alive)
-    : BufferStorage(bytes, nullptr),
+    : BufferStorage(bytes, host),
       context_(std::move(context)),
       keeps_alive_(std::move(keeps_alive)),
-      address_(allocate(*context_, bytes)) {}
+      address_(address) {}
+
+std::shared_ptr<DeviceMemory> DeviceMemory::allocate(std::shared_ptr<const Context> context,
+                                                     size_t bytes,
+                                                     std::shared_ptr<const void> keeps_alive) {
+  const CUdeviceptr address = allocate_on_device(*context, bytes);
+  return std::shared_ptr<DeviceMemory>(
+      new DeviceMemory(std::move(context), bytes, address, nullptr, std::move(keeps_alive)));
+}
+
+std::shared_ptr<DeviceMemory> DeviceMemory::allocate_shared(std::shared_ptr<const Context> context,
+                                                            size_t bytes) {
+  const Driver& driver = context->driver();
+  void* host = nullptr;
+  driver.call_about(" of " + human_bytes(bytes), driver.host_memory_alloc, &host, bytes);
+  std::memset(host, 0, bytes);
+  const CUdeviceptr address = reinterpret_cast<CUdeviceptr>(host);
+  return std::shared_ptr<DeviceMemory>(
+      new DeviceMemory(std::move(context), bytes, address, static_cast<std::byte*>(host), nullptr));
+}
 
 DeviceMemory::~DeviceMemory() {
   if (!context_->try_enter()) return;
   // A step that was submitted may still read it, though its last handle is gone.
   context_->driver().stream_synchronize.address(context_->stream());
-  context_->driver().memory_free.address(address_);
+  if (host() != nullptr) {
+    context_->driver().host_memory_free.address(host());
+  } else {
+    context_->driver().memory_free.address(address_);
+  }
 }
 
 }  // namespace lily::cuda

@@ -43,12 +43,17 @@ class Context {
   void describe();
 };
 
-// Memory of the device; the host cannot reach it.
+// Memory that kernels can reach.
 class DeviceMemory final : public BufferStorage {
  public:
-  // Throws OutOfMemory. `keeps_alive` goes with the memory.
-  DeviceMemory(std::shared_ptr<const Context> context, size_t bytes,
-               std::shared_ptr<const void> keeps_alive = nullptr);
+  // On the device, where the host cannot reach it. Throws OutOfMemory. `keeps_alive` goes with the
+  // memory.
+  static std::shared_ptr<DeviceMemory> allocate(std::shared_ptr<const Context> context,
+                                                size_t bytes,
+                                                std::shared_ptr<const void> keeps_alive = nullptr);
+  // The host's, page-locked: kernels reach it over the bus, at the same address.
+  static std::shared_ptr<DeviceMemory> allocate_shared(std::shared_ptr<const Context> context,
+                                                       size_t bytes);
   ~DeviceMemory() override;
 
   CUdeviceptr address() const { return address_; }
@@ -58,6 +63,9 @@ class DeviceMemory final : public BufferStorage {
   std::shared_ptr<const Context> context_;
   std::shared_ptr<const void> keeps_alive_;
   CUdeviceptr address_;
+
+  DeviceMemory(std::shared_ptr<const Context> context, size_t bytes, CUdeviceptr address,
+               std::byte* host, std::shared_ptr<const void> keeps_alive);
 };
 
 }  // namespace lily::cuda

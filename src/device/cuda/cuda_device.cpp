@@ -1,8 +1,10 @@
 // See cuda_device.h.
 #include "device/cuda/cuda_device.h"
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <mutex>
 #include <set>
 
@@ -16,8 +18,6 @@ namespace {
 
 using namespace cuda;
 
-// Read through memory that the GPU writes directly: a draw, once a token.
-constexpr size_t kPinnedBytes = 4096;
 // Kernels that a message lists before it says how many more there are.
 constexpr size_t kMostNamed = 8;
 
@@ -26,9 +26,7 @@ class CudaDevice final : public Device {
   CudaDevice(const std::string& library, std::span<const PtxModule> modules)
       : context_(std::make_shared<Context>(library)), kernels_(context_, modules) {
     context_->enter();
-    void* pinned = nullptr;
-    driver().call(driver().host_memory_alloc, &pinned, kPinnedBytes);
-    pinned_ = Handle<void*>(pinned, driver().host_memory_free);
+    for (Handle<CUevent>& mark : marks_) mark = make_event();
     const char* blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
     blocking_ = blocking != nullptr && std::strcmp(blocking, "1") == 0;
   }
@@ -38,7 +36,7 @@ class CudaDevice final : public Device {
     if (context_->try_enter()) {
       driver().stream_synchronize.address(stream());
     } else {
-      pinned_.forget();
+      for (Handle<CUevent>& mark : marks_) mark.forget();
     }
   }
 
@@ -52,19 +50,24 @@ class CudaDevice final : public Device {
   uint64_t memory_available_bytes() const override { return memory().first; }
 
   Buffer allocate(size_t bytes) override;
+  Buffer allocate_shared(size_t bytes) override;
   Buffer wrap(std::shared_ptr<const void> owner, const void* mapped, size_t bytes) override;
-  void submit(const Step& step) override;
+  Ticket submit(const Step& step) override;
+  bool runs_behind() const override { return !blocking_; }
   void wait() override;
+  void wait(Ticket ticket) override;
   std::vector<double> time_us(const Step& step, uint32_t repeats) override;
   void read(const View& from, void* to, size_t bytes) override;
   void write(const View& to, const void* from, size_t bytes) override;
   void copy(const View& to, const View& from, size_t bytes) override;
+  void clear(const View& view) override;
 
  private:
   // All that follow: with the lock held.
   void enter() const;
   const Driver& driver() const { return context_->driver(); }
   CUstream stream() const { return context_->stream(); }
+  Handle<CUevent> make_event() const;
   std::shared_ptr<CudaStep> prepare(const Step& step);
   void enqueue(const std::shared_ptr<CudaStep>& step);
   void enqueue_launches(const CudaStep& step);
@@ -83,9 +86,15 @@ class CudaDevice final : public Device {
   std::shared_ptr<const Context> context_;
   mutable std::mutex mutex_;
   Kernels kernels_;
-  Handle<void*> pinned_;  // kPinnedBytes of the host's
-  // Submitted since the device was last known to be idle.
-  std::vector<std::shared_ptr<const CudaStep>> pending_;
+  // Behind the latest submissions, by ticket. A ticket that is older waits for a later one.
+  std::array<Handle<CUevent>, 4> marks_;
+  Ticket last_ticket_ = 0;
+  // Submitted and not known to be done.
+  struct Pending {
+    Ticket ticket;
+    std::shared_ptr<const CudaStep> step;
+  };
+  std::deque<Pending> pending_;
   std::string lost_;  // why nothing can run any more
   bool blocking_;
 };
@@ -118,17 +127,24 @@ std::pair<size_t, size_t> CudaDevice::memory() const {
 Buffer CudaDevice::allocate(size_t bytes) {
   std::lock_guard lock(mutex_);
   enter();
-  auto memory = std::make_shared<DeviceMemory>(context_, bytes < 1 ? 1 : bytes);
+  auto memory = DeviceMemory::allocate(context_, bytes < 1 ? 1 : bytes);
   call(driver().memory_set, memory->address(), static_cast<unsigned char>(0), memory->bytes(),
        stream());
   return memory;
 }
 
-// A copy: kernels read no host memory. The owner stays, as the seam promises.
+Buffer CudaDevice::allocate_shared(size_t bytes) {
+  std::lock_guard lock(mutex_);
+  enter();
+  return DeviceMemory::allocate_shared(context_, bytes < 1 ? 1 : bytes);
+}
+
+// A copy: weights are read at the rate of the device's memory. The owner stays, as the seam
+// promises.
 Buffer CudaDevice::wrap(std::shared_ptr<const void> owner, const void* mapped, size_t bytes) {
   std::lock_guard lock(mutex_);
   enter();
-  auto memory = std::make_shared<DeviceMemory>(context_, bytes < 1 ? 1 : bytes, std::move(owner));
+  auto memory = DeviceMemory::allocate(context_, bytes < 1 ? 1 : bytes, std::move(owner));
   upload(*memory, 0, mapped, bytes);
   return memory;
 }
@@ -141,21 +157,23 @@ std::shared_ptr<CudaStep> CudaDevice::prepare(const Step& step) {
   return fresh;
 }
 
-void CudaDevice::submit(const Step& step) {
+Ticket CudaDevice::submit(const Step& step) {
   std::lock_guard lock(mutex_);
   enter();
   if (!step.empty()) enqueue(prepare(step));
+  return last_ticket_;
 }
 
 // A graph costs more to build than its kernels cost to launch once, so only a replay pays for it.
 void CudaDevice::enqueue(const std::shared_ptr<CudaStep>& step) {
-  if (pending_.empty() || pending_.back() != step) pending_.push_back(step);
+  pending_.push_back({++last_ticket_, step});
   if (blocking_ || !step->has_run()) {
     enqueue_launches(*step);
   } else {
     call(driver().graph_launch, step->graph(), stream());
   }
   step->set_has_run();
+  call(driver().event_record, marks_[last_ticket_ % marks_.size()].get(), stream());
 }
 
 void CudaDevice::enqueue_launches(const CudaStep& step) {
@@ -172,6 +190,13 @@ void CudaDevice::wait() {
   std::lock_guard lock(mutex_);
   enter();
   finish();
+}
+
+void CudaDevice::wait(Ticket ticket) {
+  std::lock_guard lock(mutex_);
+  enter();
+  call(driver().event_synchronize, marks_[ticket % marks_.size()].get());
+  while (!pending_.empty() && pending_.front().ticket <= ticket) pending_.pop_front();
 }
 
 void CudaDevice::finish() {
@@ -191,8 +216,8 @@ void CudaDevice::fail(const std::string& what, CUresult result) {
 std::string CudaDevice::suspects() const {
   std::vector<std::string> names;
   std::set<std::string_view> seen;
-  for (const auto& step : pending_) {
-    for (const Launch& launch : step->launches()) {
+  for (const Pending& pending : pending_) {
+    for (const Launch& launch : pending.step->launches()) {
       if (seen.insert(launch.kernel).second) names.push_back(launch.kernel);
     }
   }
@@ -208,15 +233,16 @@ std::string CudaDevice::suspects() const {
   return text + " (CUDA_LAUNCH_BLOCKING=1 tells which)";
 }
 
+Handle<CUevent> CudaDevice::make_event() const {
+  CUevent event = nullptr;
+  driver().call(driver().event_create, &event, unsigned{CU_EVENT_DEFAULT});
+  return Handle<CUevent>(event, driver().event_destroy);
+}
+
 std::vector<double> CudaDevice::time_us(const Step& step, uint32_t repeats) {
   std::lock_guard lock(mutex_);
   enter();
   const std::shared_ptr<CudaStep> prepared = prepare(step);
-  const auto make_event = [&] {
-    CUevent event = nullptr;
-    driver().call(driver().event_create, &event, unsigned{CU_EVENT_DEFAULT});
-    return Handle<CUevent>(event, driver().event_destroy);
-  };
   const Handle<CUevent> begin = make_event(), end = make_event();
   // The first run compiles, the second builds the graph.
   for (int run = 0; run < 2; ++run) enqueue(prepared);
@@ -254,10 +280,8 @@ void CudaDevice::read(const View& from, void* to, size_t bytes) {
   enter();
   if (bytes == 0) return;
   const CUdeviceptr address = memory_of(part).address() + part.offset_bytes;
-  const bool is_small = bytes <= kPinnedBytes;
-  call(driver().copy_to_host, is_small ? pinned_.get() : to, address, bytes, stream());
+  call(driver().copy_to_host, to, address, bytes, stream());
   finish();
-  if (is_small) std::memcpy(to, pinned_.get(), bytes);
 }
 
 void CudaDevice::copy(const View& to, const View& from, size_t bytes) {
@@ -267,6 +291,14 @@ void CudaDevice::copy(const View& to, const View& from, size_t bytes) {
   if (bytes == 0) return;
   call(driver().copy_on_device, memory_of(target).address() + target.offset_bytes,
        memory_of(source).address() + source.offset_bytes, bytes, stream());
+}
+
+void CudaDevice::clear(const View& view) {
+  std::lock_guard lock(mutex_);
+  enter();
+  if (view.size_bytes == 0) return;
+  call(driver().memory_set, memory_of(view).address() + view.offset_bytes,
+       static_cast<unsigned char>(0), view.size_bytes, stream());
 }
 
 }  // namespace

@@ -43,8 +43,8 @@ void Driver::resolve(const std::string& library, void* handle) {
       host_memory_free, memory_set, copy_to_device, copy_to_host, copy_on_device, module_load,
       module_unload, module_get_function, function_get_attribute, launch_kernel, stream_create,
       stream_destroy, stream_synchronize, event_create, event_destroy, event_record,
-      event_elapsed_time, graph_create, graph_add_kernel, graph_instantiate, graph_destroy,
-      graph_exec_destroy, graph_launch);
+      event_synchronize, event_elapsed_time, graph_create, graph_add_kernel, graph_instantiate,
+      graph_destroy, graph_exec_destroy, graph_launch);
   look_for(handle, graph_add_edges);
 }
 

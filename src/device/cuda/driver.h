@@ -123,6 +123,7 @@ class Driver {
   Function<CUevent*, unsigned> event_create{"cuEventCreate"};
   Function<CUevent> event_destroy{"cuEventDestroy_v2"};
   Function<CUevent, CUstream> event_record{"cuEventRecord"};
+  Function<CUevent> event_synchronize{"cuEventSynchronize"};
   Function<float*, CUevent, CUevent> event_elapsed_time{"cuEventElapsedTime"};
   Function<CUgraph*, unsigned> graph_create{"cuGraphCreate"};
   Function<CUgraphNode*, CUgraph, const CUgraphNode*, size_t, const CUDA_KERNEL_NODE_PARAMS*>

@@ -13,7 +13,6 @@ std::string extents(const uint32_t (&of)[3]) {
 }
 
 uint64_t address_of(const Launch& launch, const Context& context, const View& view) {
-  if (!view) return 0;
   const auto* memory = dynamic_cast<const DeviceMemory*>(view.buffer.get());
   if (memory == nullptr || &memory->context() != &context) {
     throw InvalidInput("cuda: " + describe(launch) + " is bound to memory of another device");

@@ -57,13 +57,13 @@ class FiberDevice final : public HostDevice {
   Buffer allocate(size_t bytes) override {
     return std::make_shared<OwnedMemory>(bytes < 1 ? 1 : bytes);
   }
-  void submit(const Step& step) override;
+  Ticket submit(const Step& step) override;
 
  private:
   fibers::Executor executor_;
 };
 
-void FiberDevice::submit(const Step& step) {
+Ticket FiberDevice::submit(const Step& step) {
   if (executor_.is_in_forked_process()) {
     throw DeviceError(
         "fibers: this process was forked from the one that opened the device; "
@@ -72,6 +72,7 @@ void FiberDevice::submit(const Step& step) {
   std::lock_guard lock(mutex_);
   for (const Dispatch& dispatch : step.dispatches()) executor_.check(dispatch);
   for (const Dispatch& dispatch : step.dispatches()) executor_.run(dispatch);
+  return 0;
 }
 
 }  // namespace

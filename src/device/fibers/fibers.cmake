@@ -43,7 +43,9 @@ function(lily_fiber_object variable source)
   set(${variable} ${${variable}} ${object} PARENT_SCOPE)
 endfunction()
 
-file(GLOB fiber_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/metal/*.metal)
+# Tensor ops as well, over an emulation in metal/clang.
+file(GLOB fiber_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/metal/*.metal
+     ${PROJECT_SOURCE_DIR}/metal/tensor_ops/*.metal)
 set(fiber_objects "")
 foreach(source IN LISTS fiber_kernels)
   lily_fiber_object(fiber_objects ${source})

@@ -343,15 +343,11 @@ std::string Runner::out_of_bounds(uintptr_t address, uint32_t bytes, Touch kind)
   const bool writes = is_write(kind);
   std::string text = (writes ? "writes " : "reads ") + count_of(bytes, "byte") + " ";
   constexpr uintptr_t kNear = uintptr_t{1} << 24;
-  std::string nearest, empty;
+  std::string nearest;
   uintptr_t least = kNear;
   for (size_t i = 0; i < job_->bound.size(); ++i) {
     const Bound& bound = job_->bound[i];
     const std::string name = "binding " + std::to_string(i);
-    if (bound.begin == 0) {
-      empty += (empty.empty() ? "" : ", ") + std::to_string(i);
-      continue;
-    }
     if (address >= bound.begin && address + bytes <= bound.end) {
       return text + "at byte " + grouped(address - bound.begin) + " of " + name +
              ", which is bound as input";
@@ -363,9 +359,6 @@ std::string Runner::out_of_bounds(uintptr_t address, uint32_t bytes, Touch kind)
     nearest = is_before ? grouped(away) + " bytes before " + name
                         : "at byte " + grouped(address - bound.begin) + " of " + name +
                               ", which has " + grouped(bound.end - bound.begin) + " bytes";
-  }
-  if (!empty.empty() && address < kNear) {
-    return text + "at byte " + grouped(address) + " of an empty binding (empty: " + empty + ")";
   }
   return text + (nearest.empty() ? "that belong to no binding" : nearest);
 }

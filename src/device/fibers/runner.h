@@ -18,7 +18,7 @@ namespace lily::fibers {
 
 // What a kernel was bound to, and what it may do with that.
 struct Bound {
-  uintptr_t begin, end;  // both 0: an empty binding
+  uintptr_t begin, end;
   bool writable;
 };
 

@@ -30,7 +30,6 @@ void check_fits(const std::string& kernel, const Dispatch& dispatch) {
 }
 
 Place find_place(const Gpu& gpu, const std::string& kernel, const View& view) {
-  if (!view) return {};
   const auto* memory = dynamic_cast<const Memory*>(view.buffer.get());
   if (memory == nullptr || &memory->gpu() != &gpu) {
     throw InvalidInput("metal: kernel '" + kernel + "' is bound to memory of another device");
@@ -84,7 +83,7 @@ MetalStep::MetalStep(std::shared_ptr<const Gpu> gpu, Kernels& kernels, const Ste
     launch.kernel = &kernels.find(name, grid.threads[0] * grid.threads[1] * grid.threads[2]);
     for (const Binding& binding : dispatch.bindings) {
       launch.places.push_back(find_place(*gpu_, name, binding.view));
-      if (binding.view) buffers_.push_back(binding.view.buffer);
+      buffers_.push_back(binding.view.buffer);
     }
     launch.params = dispatch.params;
     launch.groups = size_of(grid.groups);

@@ -42,6 +42,9 @@ class MetalStep final : public PreparedStep {
 
   // Launches [begin, begin + count) as one pass of a new command buffer, to be committed.
   Ref<MTL::CommandBuffer> encode(size_t begin, size_t count, const Order& order) const;
+  // What was submitted after it the last time; null where that is gone.
+  std::shared_ptr<const MetalStep> follower() const { return follower_.lock(); }
+  void set_follower(const std::shared_ptr<const MetalStep>& step) { follower_ = step; }
   // "kernels a, b and 3 more": those of these launches, each once.
   std::string name_kernels(size_t begin, size_t count) const;
 
@@ -50,6 +53,7 @@ class MetalStep final : public PreparedStep {
   std::vector<Buffer> buffers_;  // command buffers do not hold them
   std::vector<Launch> launches_;
   std::vector<Work> work_;
+  std::weak_ptr<const MetalStep> follower_;
 };
 
 }  // namespace lily::metal

@@ -37,7 +37,7 @@ Flights::~Flights() { finish(); }
 
 void Flights::commit(MTL::CommandBuffer& buffer, std::shared_ptr<const MetalStep> step,
                      size_t begin, size_t count) {
-  const uint64_t ticket = next_ticket_++;
+  const Ticket ticket = next_ticket_++;
   buffer.addCompletedHandler([tower = tower_, ticket](MTL::CommandBuffer* done) {
     const Pool pool;
     Landing landing{ticket, done->GPUStartTime(), done->GPUEndTime(), {}};
@@ -62,16 +62,25 @@ void Flights::collect() {
   take(landings);
 }
 
-std::optional<std::string> Flights::finish() {
-  while (!flights_.empty()) {
-    std::vector<Landing> landings;
-    {
-      std::unique_lock lock(tower_->mutex);
-      tower_->changed.wait(lock, [&] { return !tower_->landings.empty(); });
-      landings.swap(tower_->landings);
-    }
-    take(landings);
+void Flights::await_landings() {
+  std::vector<Landing> landings;
+  {
+    std::unique_lock lock(tower_->mutex);
+    tower_->changed.wait(lock, [&] { return !tower_->landings.empty(); });
+    landings.swap(tower_->landings);
   }
+  take(landings);
+}
+
+// Metal may tell ends in another order than that in which they came.
+bool Flights::wait(Ticket ticket) {
+  const auto is_awaited = [&](const Flight& flight) { return flight.ticket <= ticket; };
+  while (std::ranges::any_of(flights_, is_awaited)) await_landings();
+  return !failure_ || failure_->first > ticket;
+}
+
+std::optional<std::string> Flights::finish() {
+  while (!flights_.empty()) await_landings();
   interval_ = std::exchange(current_, {});
   std::optional<std::string> text;
   if (failure_) text = std::move(failure_->second);

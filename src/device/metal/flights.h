@@ -31,6 +31,10 @@ class Flights {
               size_t count);
   // Lets go of what has completed, without waiting.
   void collect();
+  // The ticket of the last that was committed.
+  Ticket last_ticket() const { return next_ticket_ - 1; }
+  // Waits for all up to a ticket. Whether none of them has failed.
+  bool wait(Ticket ticket);
   // Waits for all. Returns how the first that failed failed, and forgets it.
   std::optional<std::string> finish();
   // Of all that were under way at the last finish().
@@ -38,23 +42,24 @@ class Flights {
 
  private:
   struct Flight {
-    uint64_t ticket;
+    Ticket ticket;
     std::shared_ptr<const MetalStep> step;
     size_t begin, count;
   };
   struct Landing {
-    uint64_t ticket;
+    Ticket ticket;
     double begin_s, end_s;
     std::optional<std::string> failure;
   };
   struct Tower;  // what Metal's threads reach
+  void await_landings();
   void take(const std::vector<Landing>& landings);
 
   Pacer& pacer_;
   std::shared_ptr<Tower> tower_;
   std::vector<Flight> flights_;
-  uint64_t next_ticket_ = 0;
-  std::optional<std::pair<uint64_t, std::string>> failure_;  // the earliest
+  Ticket next_ticket_ = 1;
+  std::optional<std::pair<Ticket, std::string>> failure_;  // the earliest
   Interval current_, interval_;
 };
 

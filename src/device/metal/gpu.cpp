@@ -32,6 +32,7 @@ Gpu::Gpu() : process_(getpid()) {
   }
   has_bfloat_ = device_->supportsFamily(MTL::GPUFamilyApple9);
   has_tensor_units_ = device_->supportsFamily(MTL::GPUFamilyApple10);
+  has_metal_4_ = device_->supportsFamily(MTL::GPUFamilyMetal4);
   max_buffer_bytes_ = device_->maxBufferLength();
   page_bytes_ = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   queue_ = NS::TransferPtr(device_->newCommandQueue());

@@ -30,8 +30,10 @@ class Gpu {
 
   // The GPU computes with bfloat itself (since M3); before, every operation is emulated.
   bool has_bfloat() const { return has_bfloat_; }
-  // The GPU has matrix units for tensor operations (since M5).
+  // The GPU has matrix units for tensor operations (since M5), and the system Metal 4, in which
+  // kernels reach them.
   bool has_tensor_units() const { return has_tensor_units_; }
+  bool has_metal_4() const { return has_metal_4_; }
   size_t max_buffer_bytes() const { return max_buffer_bytes_; }
   size_t page_bytes() const { return page_bytes_; }
   uint64_t working_set_bytes() const { return device_->recommendedMaxWorkingSetSize(); }
@@ -45,7 +47,7 @@ class Gpu {
   Ref<MTL::CommandQueue> queue_;
   std::unique_ptr<Residency> residency_;
   std::string name_, os_;
-  bool has_bfloat_ = false, has_tensor_units_ = false;
+  bool has_bfloat_ = false, has_tensor_units_ = false, has_metal_4_ = false;
   size_t max_buffer_bytes_ = 0, page_bytes_ = 0;
   pid_t process_;
 };

@@ -14,6 +14,14 @@ constexpr uint32_t kSimdgroup = 32;  // what metal/ is written for
 
 std::string_view family_of(std::string_view name) { return name.substr(0, name.find('_')); }
 
+// Whether a source is in Metal 4.
+bool is_for_tensor_units(std::string_view source) { return source.starts_with("tensor_ops/"); }
+bool may_hold(std::string_view source, std::string_view kernel) {
+  const bool is_tensor = kernel.ends_with("_tensor");
+  if (is_for_tensor_units(source)) return is_tensor;
+  return !is_tensor && family_of(source) == family_of(kernel);
+}
+
 // FNV-1a: short, and the same in every process.
 void digest(uint64_t& hash, std::string_view text) {
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
@@ -38,12 +46,11 @@ NS::URL* url_of(const std::filesystem::path& path) {
 
 Kernels::Kernels(std::shared_ptr<const Gpu> gpu, KernelPlaces places)
     : gpu_(std::move(gpu)), places_(std::move(places)) {
-  if (!places_.metallib.empty()) {
-    libraries_.push_back({"metallib", {}, {}});
-  } else {
-    for (const KernelSource& source : places_.sources) {
-      libraries_.push_back({source.name, source.text, {}});
-    }
+  const bool has_metallib = !places_.metallib.empty();
+  if (has_metallib) libraries_.push_back({"metallib", {}, {}});
+  for (const KernelSource& source : places_.sources) {
+    if (has_metallib && !is_for_tensor_units(source.name)) continue;
+    libraries_.push_back({source.name, source.text, {}});
   }
   open_archive();
 }
@@ -148,11 +155,10 @@ std::shared_ptr<const Kernel> Kernels::make(const std::string& name, uint32_t th
   return kernel;
 }
 
-// A kernel's name begins with its family, and so do the names of the family's sources.
 Ref<MTL::Function> Kernels::find_function(const std::string& name) {
   std::lock_guard lock(libraries_mutex_);
   for (Library& library : libraries_) {
-    if (!library.source.empty() && family_of(library.name) != family_of(name)) continue;
+    if (!library.source.empty() && !may_hold(library.name, name)) continue;
     auto function = NS::TransferPtr(load(library).newFunction(text_of(name)));
     if (function) return function;
   }
@@ -169,7 +175,8 @@ MTL::Library& Kernels::load(Library& library) {
   }
   const auto options = NS::TransferPtr(MTL::CompileOptions::alloc()->init());
   // As CMake compiles the metallib: one mode for all kernels, which name fast functions themselves.
-  options->setLanguageVersion(MTL::LanguageVersion3_1);
+  options->setLanguageVersion(is_for_tensor_units(library.name) ? MTL::LanguageVersion4_0
+                                                                : MTL::LanguageVersion3_1);
   options->setFastMathEnabled(false);
   library.library = NS::TransferPtr(
       gpu_->device().newLibrary(text_of(std::string(library.source)), options.get(), &error));

@@ -31,8 +31,9 @@ struct Kernel {
 
 struct KernelPlaces {
   std::span<const KernelSource> sources;
-  std::filesystem::path metallib;  // empty: compile the sources
-  std::filesystem::path cache;     // a folder; empty: keep nothing
+  // Empty: compile the sources. It has no tensor ops, whose sources are compiled in any case.
+  std::filesystem::path metallib;
+  std::filesystem::path cache;  // a folder; empty: keep nothing
 };
 
 class Kernels {

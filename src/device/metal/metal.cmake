@@ -30,11 +30,13 @@ file(GLOB metal_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/metal/*.metal)
 # Kernels that know the lanes of NVIDIA's matrix units are chosen on such GPUs alone (ops/tiles.cpp).
 list(FILTER metal_kernels EXCLUDE REGEX "_(lanes|digits)\\.metal$")
 file(GLOB metal_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/metal/*.h)
+# Metal 4, which the metallib must do without, for it would load on no older system.
+file(GLOB tensor_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/metal/tensor_ops/*.metal)
 set(embedded_metal ${CMAKE_BINARY_DIR}/embedded_metal.cpp)
 add_custom_command(OUTPUT ${embedded_metal} VERBATIM
-                   DEPENDS ${metal_kernels} ${metal_headers} ${metal_sources_tool}
+                   DEPENDS ${metal_kernels} ${tensor_kernels} ${metal_headers} ${metal_sources_tool}
                    COMMAND ${Python_EXECUTABLE} ${metal_sources_tool} embed ${embedded_metal}
-                           ${metal_kernels})
+                           ${metal_kernels} ${tensor_kernels})
 
 file(GLOB metal_device CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/device/metal/*.cpp)
 list(REMOVE_ITEM metal_device ${PROJECT_SOURCE_DIR}/src/device/metal/absent.cpp)

@@ -16,23 +16,23 @@
 #include "device/metal/kernels.h"
 #include "device/metal/memory.h"
 #include "device/metal/pacer.h"
+#include "device/metal/tensor_units.h"
 
 namespace lily {
 namespace {
 
 using namespace metal;
 
-// Runs of a step after which it counts as one that is replayed.
-constexpr uint32_t kRunsOfAReplay = 2;
-
 class MetalDevice final : public Device {
  public:
-  MetalDevice(std::shared_ptr<const Gpu> gpu, KernelPlaces places, double most_us)
+  MetalDevice(std::shared_ptr<const Gpu> gpu, KernelPlaces places, double most_us,
+              KernelCheck check)
       : gpu_(gpu),
         kernels_(gpu, std::move(places)),
         order_(std::make_unique<Order>(*gpu)),
         pacer_(most_us),
-        flights_(pacer_) {}
+        flights_(pacer_),
+        tensor_units_(*gpu, *this, std::move(check)) {}
   ~MetalDevice() override {
     const Pool pool;
     flights_.finish();
@@ -43,6 +43,9 @@ class MetalDevice final : public Device {
   std::string description() const override { return gpu_->description(); }
   // Before M3, arithmetic on bfloat is emulated; weights are stored as bfloat everywhere.
   DType activation_dtype() const override { return gpu_->has_bfloat() ? DType::bf16 : DType::f16; }
+  Tiles tiles() const override {
+    return tensor_units_.are_used() ? Tiles::apple_tensor : Tiles::apple;
+  }
   // Kernels read weights 16 bytes at a time.
   size_t weight_alignment_bytes() const override { return 16; }
   uint64_t memory_total_bytes() const override { return gpu_->working_set_bytes(); }
@@ -53,16 +56,21 @@ class MetalDevice final : public Device {
   std::vector<Fact> facts() const override;
 
   Buffer allocate(size_t bytes) override { return Memory::allocate(gpu_, bytes); }
+  // All of its memory is the host's as well.
+  Buffer allocate_shared(size_t bytes) override { return allocate(bytes); }
   Buffer wrap(std::shared_ptr<const void> owner, const void* mapped, size_t bytes) override {
     return Memory::wrap(gpu_, std::move(owner), mapped, bytes);
   }
   void prewarm(const Step& step) override;
-  void submit(const Step& step) override;
+  Ticket submit(const Step& step) override;
+  bool runs_behind() const override { return true; }
   void wait() override;
+  void wait(Ticket ticket) override;
   std::vector<double> time_us(const Step& step, uint32_t repeats) override;
   void read(const View& from, void* to, size_t bytes) override;
   void write(const View& to, const void* from, size_t bytes) override;
   void copy(const View& to, const View& from, size_t bytes) override;
+  void clear(const View& view) override;
 
  private:
   // A replay that is encoded and not committed. One for the device: each takes a place in the
@@ -72,9 +80,9 @@ class MetalDevice final : public Device {
     Ref<MTL::CommandBuffer> buffer;
   };
   // All that follow: with the lock held.
-  std::shared_ptr<const MetalStep> prepare(const Step& step);
-  void enqueue(const std::shared_ptr<const MetalStep>& step);
-  void encode_ahead(const std::shared_ptr<const MetalStep>& step);
+  std::shared_ptr<MetalStep> prepare(const Step& step);
+  void enqueue(const std::shared_ptr<MetalStep>& step);
+  void encode_ahead(const MetalStep& after);
   void finish();
   std::byte* host_of(const View& view, size_t bytes) const;
 
@@ -85,8 +93,8 @@ class MetalDevice final : public Device {
   Pacer pacer_;
   Flights flights_;
   Ahead ahead_;
-  std::weak_ptr<const MetalStep> last_;  // submitted, and how often in a row
-  uint32_t runs_of_last_ = 0;
+  std::weak_ptr<MetalStep> last_;  // that was submitted
+  TensorUnits tensor_units_;
 };
 
 std::vector<Fact> MetalDevice::facts() const {
@@ -99,7 +107,7 @@ std::vector<Fact> MetalDevice::facts() const {
       {"longest buffer", human_bytes(gpu_->max_buffer_bytes())},
       {"activations", dtype_name(activation_dtype())},
       {"residency set", yes(gpu_->residency().is_supported())},
-      {"tensor units", gpu_->has_tensor_units() ? "yes, not used" : "no"},
+      {"tensor units", tensor_units_.describe()},
       {"kernels", kernels_.describe_code()},
       {"pipeline cache", kernels_.describe_cache()},
       {"thermal state", thermal_state()},
@@ -114,43 +122,47 @@ void MetalDevice::prewarm(const Step& step) {
   }
 }
 
-std::shared_ptr<const MetalStep> MetalDevice::prepare(const Step& step) {
-  auto known = std::dynamic_pointer_cast<const MetalStep>(step.prepared());
+std::shared_ptr<MetalStep> MetalDevice::prepare(const Step& step) {
+  auto known = std::dynamic_pointer_cast<MetalStep>(step.prepared());
   if (known && &known->gpu() == gpu_.get()) return known;
   auto fresh = std::make_shared<MetalStep>(gpu_, kernels_, step);
   step.prepared() = fresh;
   return fresh;
 }
 
-void MetalDevice::submit(const Step& step) {
+Ticket MetalDevice::submit(const Step& step) {
   const Pool pool;
   std::lock_guard lock(mutex_);
   gpu_->refuse_forked_process();
-  if (step.empty()) return;
+  if (step.empty()) return flights_.last_ticket();
   flights_.collect();
-  const std::shared_ptr<const MetalStep> prepared = prepare(step);
+  const std::shared_ptr<MetalStep> prepared = prepare(step);
   gpu_->residency().before_submission();
   enqueue(prepared);
+  return flights_.last_ticket();
 }
 
-void MetalDevice::enqueue(const std::shared_ptr<const MetalStep>& step) {
-  runs_of_last_ = last_.lock() == step ? runs_of_last_ + 1 : 1;
+void MetalDevice::enqueue(const std::shared_ptr<MetalStep>& step) {
+  if (const auto last = last_.lock()) last->set_follower(step);
   last_ = step;
   const size_t all = step->launches().size();
   if (ahead_.buffer && ahead_.step.lock() == step) {
     const Ref<MTL::CommandBuffer> buffer = std::move(ahead_.buffer);
     flights_.commit(*buffer.get(), step, 0, all);
-    return encode_ahead(step);
+    return encode_ahead(*step);
   }
   size_t count = 0;
   for (size_t begin = 0; begin < all; begin += count) {
     count = pacer_.take(step->work().subspan(begin));
     flights_.commit(*step->encode(begin, count, *order_).get(), step, begin, count);
   }
-  if (count == all && runs_of_last_ >= kRunsOfAReplay) encode_ahead(step);
+  encode_ahead(*step);
 }
 
-void MetalDevice::encode_ahead(const std::shared_ptr<const MetalStep>& step) {
+// What followed a step the last time will follow it again: a token's step the one before, by turns.
+void MetalDevice::encode_ahead(const MetalStep& after) {
+  const std::shared_ptr<const MetalStep> step = after.follower();
+  if (!step || pacer_.take(step->work()) != step->launches().size()) return;
   ahead_.buffer.reset();  // before another takes its place
   ahead_ = {step, step->encode(0, step->launches().size(), *order_)};
 }
@@ -159,6 +171,12 @@ void MetalDevice::wait() {
   const Pool pool;
   std::lock_guard lock(mutex_);
   finish();
+}
+
+void MetalDevice::wait(Ticket ticket) {
+  const Pool pool;
+  std::lock_guard lock(mutex_);
+  if (!flights_.wait(ticket)) finish();
 }
 
 void MetalDevice::finish() {
@@ -217,6 +235,14 @@ void MetalDevice::copy(const View& to, const View& from, size_t bytes) {
   std::memmove(target, source, bytes);
 }
 
+void MetalDevice::clear(const View& view) {
+  const Pool pool;
+  std::lock_guard lock(mutex_);
+  std::byte* target = host_of(view, view.size_bytes);
+  finish();
+  std::memset(target, 0, view.size_bytes);
+}
+
 // --- where files are
 
 // The metallib that was installed with the library or program that this code is in.
@@ -241,7 +267,8 @@ std::shared_ptr<Device> make_metal_device(const MetalOptions& options) {
   KernelPlaces places{options.sources, options.metallib, options.cache_folder};
   if (places.metallib.empty()) places.metallib = find_metallib();
   if (places.cache.empty()) places.cache = find_cache_folder();
-  return std::make_shared<MetalDevice>(std::make_shared<Gpu>(), std::move(places), options.most_us);
+  return std::make_shared<MetalDevice>(std::make_shared<Gpu>(), std::move(places), options.most_us,
+                                       options.check);
 }
 
 }  // namespace lily

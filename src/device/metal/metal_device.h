@@ -5,15 +5,15 @@
 // Who owns which part: gpu.h the device, its queue and what it can do; memory.h buffers;
 // residency.h that they stay in the GPU's reach; kernels.h code; commands.h the encoding of a step;
 // flights.h what is under way and how it ended; pacer.h how long command buffers may get; health.h
-// what the machine says of itself.
+// what the machine says of itself; tensor_units.h whether they are used.
 //
 // How order is kept. Buffers are untracked, so Metal orders nothing: inside a pass, barriers stand
 // where the step says; between passes, also of different command buffers, one fence does: each pass
 // waits for it before its first dispatch and updates it after its last. Command buffers retain
 // nothing: a step is held until its last command buffer has completed.
 //
-// A step that is replayed (a token) is one command buffer with one pass. Its next replay is encoded
-// as soon as the present one is committed, while the GPU works, so that submitting it is a commit.
+// A step that is replayed (a token) is one command buffer with one pass. As soon as it is committed
+// the one that will follow it is encoded, while the GPU works, so that submitting that is a commit.
 #pragma once
 
 #include <filesystem>
@@ -28,9 +28,10 @@ namespace lily {
 struct MetalOptions {
   // What is compiled where there is no metallib.
   std::span<const metal::KernelSource> sources = metal::embedded_sources();
-  std::filesystem::path metallib;      // empty: lily.metallib beside this library, if it is there
-  std::filesystem::path cache_folder;  // empty: the user's
-  double most_us = 150e3;              // of GPU time, for a command buffer
+  std::filesystem::path metallib = {};  // empty: lily.metallib beside this library, if it is there
+  std::filesystem::path cache_folder = {};  // empty: the user's
+  double most_us = 150e3;                   // of GPU time, for a command buffer
+  KernelCheck check = {};                   // of tensor ops; empty: they are not used
 };
 
 // Throws DeviceError where there is no GPU that serves.

@@ -8,7 +8,9 @@
 namespace lily::metal {
 
 struct KernelSource {
-  std::string_view name;  // "linear_gemm": its kernels are named by its first word, the family
+  // "linear_gemm": its kernels are named by its first word, the family. "tensor_ops/prefill": its
+  // kernels are of all families, and their names end in "_tensor".
+  std::string_view name;
   std::string_view text;
 };
 

@@ -24,6 +24,7 @@ namespace lily::test {
 //   probe_count      inout: adds 1 to one word
 //   probe_crash      inout: fails
 //   other_add        as probe_add, in a library of its own
+//   probe_add_tensor as probe_add, in a library of tensor ops
 inline constexpr uint32_t kProbeThreads = 64;
 
 class ProbeExecutor final : public simulated::Executor {
@@ -31,15 +32,15 @@ class ProbeExecutor final : public simulated::Executor {
   std::unique_ptr<simulated::Kernel> find(const std::string& name) override {
     for (const std::string& known : names()) {
       if (known != name) continue;
-      const bool adds = name.ends_with("_add");
-      const auto source = name.substr(0, name.find('_')) + ".metal";
+      const bool is_tensor = name.ends_with("_tensor"), adds = name.ends_with("_add") || is_tensor;
+      const auto source = (is_tensor ? "units" : name.substr(0, name.find('_'))) + ".metal";
       return std::make_unique<simulated::Kernel>(
           simulated::Kernel{kProbeThreads, adds ? 2u : 1u, sizeof(float), source});
     }
     return nullptr;
   }
   std::vector<std::string> names() override {
-    return {"probe_add", "probe_count", "probe_crash", "other_add"};
+    return {"probe_add", "probe_count", "probe_crash", "other_add", "probe_add_tensor"};
   }
   std::vector<simulated::Touched> run(const simulated::Launch& launch) override {
     if (launch.kernel == "probe_crash") throw std::runtime_error("a page fault");
@@ -65,6 +66,7 @@ inline constexpr metal::KernelSource kProbeSources[] = {
     {"probe", "#line 1 \"probe.metal\"\n"},
     {"other", "#line 1 \"other.metal\"\n"},
     {"broken", "#line 1 \"broken.metal\"\n"},
+    {"tensor_ops/units", "#line 1 \"units.metal\"\n#define LILY_TENSOR_OPS\n"},
 };
 
 // A sound simulated machine; when it ends, nothing may be left and no rule may have been broken.
@@ -97,14 +99,23 @@ struct Machine {
   Folder folder;  // the user's caches
   double most_us = 150e3;
   std::filesystem::path metallib;
+  KernelCheck check;
 
   std::shared_ptr<Device> open() const {
     return make_metal_device({.sources = kProbeSources,
                               .metallib = metallib,
                               .cache_folder = folder.path() / "cache",
-                              .most_us = most_us});
+                              .most_us = most_us,
+                              .check = check});
   }
 };
+
+inline std::string fact(const Device& device, std::string_view name) {
+  for (const Fact& fact : device.facts()) {
+    if (fact.name == name) return fact.value;
+  }
+  return "none";
+}
 
 struct AddParams {
   float value;

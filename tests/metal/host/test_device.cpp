@@ -10,13 +10,6 @@ namespace {
 
 using namespace test;
 
-std::string fact(const Device& device, std::string_view name) {
-  for (const Fact& fact : device.facts()) {
-    if (fact.name == name) return fact.value;
-  }
-  return "none";
-}
-
 // One run of probe_add; what it gives from 1.
 float run_add(Device& device, const char* kernel = "probe_add") {
   const View from = floats(device, 64, 1), to = floats(device, 64);
@@ -38,8 +31,6 @@ TEST(metal_asks_for_features_and_not_for_names) {
   CHECK(oldest->tiles() == Tiles::apple);
   CHECK_EQ(oldest->weight_alignment_bytes(), 16u);
   CHECK_EQ(fact(*oldest, "tensor units"), "no");
-  machine.settings.family = 10;
-  CHECK_EQ(fact(*machine.open(), "tensor units"), "yes, not used");
   machine.settings.family = 6;
   CHECK_THROWS(DeviceError, "expected Apple silicon", machine.open());
   machine.settings.is_there = false;
@@ -70,7 +61,7 @@ TEST(metal_refuses_what_does_not_fit) {
   };
   CHECK_THROWS(InvalidInput, "no kernel named 'probe_none'", run("probe_none", {}));
   CHECK_THROWS(InvalidInput, "no kernel named 'nobody_add'", run("nobody_add", {}));
-  CHECK_THROWS(DeviceError, "metal/broken.metal does not compile here: error: there is no kernel",
+  CHECK_THROWS(DeviceError, "metal/broken.metal does not compile here: In file included from",
                run("broken_add", {}));
   CHECK_THROWS(InvalidInput, "memory of another device", run("probe_count", {inout(theirs)}));
   CHECK_THROWS(InvalidInput, "at byte 2 of a buffer, expected a multiple of 4",
@@ -98,7 +89,7 @@ TEST(metal_reports_a_failed_command_buffer_once) {
   crash.add("probe_crash", {inout(word)}, AddParams{}, groups(1));
   for (int run = 0; run < 3; ++run) device->submit(step);
   device->submit(crash);
-  device->submit(step);
+  for (int run = 0; run < 2; ++run) device->submit(step);  // and a third is encoded
   CHECK_THROWS(DeviceError,
                "a command buffer failed: a page fault (code 1); it held kernel "
                "probe_crash",

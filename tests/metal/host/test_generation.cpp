@@ -26,7 +26,7 @@ std::vector<uint32_t> generate(const std::filesystem::path& folder, const char* 
   for (uint32_t token = 0; token < 29; ++token) prompt.push_back(token * 7 % 211);
   session->prefill(prompt, {});
   std::vector<uint32_t> tokens{session->sampled().token_id};
-  for (int step = 0; step < 3; ++step) {
+  for (int step = 0; step < 6; ++step) {  // the last ones are begun ahead
     tokens.push_back(session->step(tokens.back(), nullptr).token_id);
   }
   return tokens;

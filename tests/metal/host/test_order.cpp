@@ -78,7 +78,7 @@ TEST(metal_buffers_outlive_the_device) {
   CHECK_EQ(reinterpret_cast<const float*>(kept.host())[63], 4.0f);
 }
 
-TEST(metal_encodes_a_replay_while_the_gpu_works) {
+TEST(metal_encodes_what_will_follow_while_the_gpu_works) {
   Machine machine;
   const auto device = machine.open();
   const View word(device->allocate(4)), other(device->allocate(4));
@@ -96,12 +96,33 @@ TEST(metal_encodes_a_replay_while_the_gpu_works) {
   CHECK_EQ(simulated::statistics().committed, 4u);
   run(another);
   run(step);  // what was encoded for it still holds
-  CHECK_EQ(simulated::statistics().barriers, 6u);
+  CHECK_EQ(simulated::statistics().barriers, 5u);
+  for (int turn = 0; turn < 2; ++turn) run(another), run(step);  // by turns, each ahead
+  CHECK_EQ(simulated::statistics().barriers, 7u);
   uint32_t counts[2] = {};
   device->read(word, &counts[0], 4);
   device->read(other, &counts[1], 4);
-  CHECK_EQ(counts[0], 10u);
-  CHECK_EQ(counts[1], 1u);
+  CHECK_EQ(counts[0], 14u);
+  CHECK_EQ(counts[1], 3u);
+}
+
+TEST(metal_waits_for_a_ticket_alone) {
+  Machine machine;
+  machine.settings.most_delay_us = 2000;
+  const auto device = machine.open();
+  const View first(device->allocate_shared(4)), second(device->allocate_shared(4));
+  Step one, two;
+  add_count(one, first);
+  add_count(two, second);
+  for (uint32_t turn = 1; turn <= 20; ++turn) {
+    const Ticket ticket = device->submit(one), later = device->submit(two);
+    CHECK(ticket < later);
+    device->wait(ticket);
+    CHECK_EQ(*reinterpret_cast<const uint32_t*>(first.host()), turn);
+    device->wait(later);
+    CHECK_EQ(*reinterpret_cast<const uint32_t*>(second.host()), turn);
+    device->wait(ticket);  // long done
+  }
 }
 
 // A queue holds 64 command buffers, those that wait to be replayed among them.

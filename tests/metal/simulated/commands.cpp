@@ -133,6 +133,7 @@ std::vector<BoundBuffer> take_bindings(const Encoder& encoder) {
     if (wants_bytes != !bound.bytes.empty()) {
       violate(about + ": the wrong kind of binding" + at_index(index));
     }
+    if (!wants_bytes && bound.buffer == nullptr) violate(about + ": no buffer" + at_index(index));
     if (wants_bytes && bound.bytes.size() != kernel.params_bytes) {
       violate(about + ": " + std::to_string(bound.bytes.size()) + " bytes of params, expected " +
               std::to_string(kernel.params_bytes));

@@ -12,7 +12,7 @@
 namespace lily::simulated {
 namespace {
 
-constexpr uintptr_t kMetal3 = 5001, kApple1 = 1001;  // MTLGPUFamily
+constexpr uintptr_t kMetal3 = 5001, kMetal4 = 5002, kApple1 = 1001;  // MTLGPUFamily
 constexpr uint64_t kStorageModes = 0xf0, kShared = 0;
 
 std::mutex buffers_mutex;
@@ -120,6 +120,7 @@ void add_device() {
   add(
       "MTLDevice", "supportsFamily:", +[](MetalDevice*, SEL, uintptr_t family) {
         if (family == kMetal3) return settings().family >= 7;
+        if (family == kMetal4) return settings().os_major >= 26;
         return family >= kApple1 && family < kApple1 + static_cast<uintptr_t>(settings().family);
       });
   add(

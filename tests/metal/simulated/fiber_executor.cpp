@@ -40,9 +40,9 @@ class FiberExecutor final : public Executor {
     std::ranges::copy(launch.threads, dispatch.grid.threads);
     for (size_t at = 0; at < launch.buffers.size(); ++at) {
       const Bound& bound = launch.buffers[at];
-      View view = bound.memory ? View(std::make_shared<GpuMemory>(bound)) : View();
       const bool is_writable = (kernel.writable >> at & 1) != 0;
-      dispatch.bindings.push_back({std::move(view), is_writable ? Access::inout : Access::in});
+      dispatch.bindings.push_back(
+          {View(std::make_shared<GpuMemory>(bound)), is_writable ? Access::inout : Access::in});
     }
     std::vector<Touched> touched;
     for (const fibers::Touched& span : fibers_.run(dispatch)) {

@@ -10,7 +10,7 @@
 namespace lily::simulated {
 namespace {
 
-constexpr uint64_t kLanguage31 = (3 << 16) + 1;
+constexpr uint64_t kLanguage31 = (3 << 16) + 1, kLanguage40 = 4 << 16;
 constexpr uintptr_t kFailOnArchiveMiss = 1 << 2;  // MTLPipelineOption
 constexpr char kFileHead[] = "simulated metallib\n", kArchiveHead[] = "simulated archive\n";
 
@@ -39,15 +39,22 @@ std::set<std::string> kernels_of(const std::string& source) {
 
 Library* new_library_from_source(MetalDevice*, SEL, String* source, CompileOptions* options,
                                  Error** error) {
-  if (options == nullptr || options->language_version != kLanguage31) {
-    violate("the kernels are written in Metal 3.1");
+  const bool has_tensor_ops = source->text.find("#define LILY_TENSOR_OPS\n") != std::string::npos;
+  const uint64_t written_in = has_tensor_ops ? kLanguage40 : kLanguage31;
+  if (options == nullptr || options->language_version != written_in) {
+    violate("the kernels are written in Metal 3.1, and tensor ops in Metal 4");
   }
   if (options->fast_math) violate("the kernels are not written for fast math");
   if (source->text.find("#include \"") != std::string::npos) {
     return fail<Library>(error, "error: a header was not found", 3);
   }
   auto functions = kernels_of(source->text);
-  if (functions.empty()) return fail<Library>(error, "error: there is no kernel in it", 3);
+  if (functions.empty()) {
+    return fail<Library>(error,
+                         "In file included from it:1:\nIn file included from a.h:9:\n"
+                         "b.h:3:5: error: there is no kernel in it\n    ^",
+                         3);
+  }
   auto* made = make<Library>("MTLLibrary");
   made->functions = std::move(functions);
   note([](Statistics& all) { ++all.libraries_compiled; });
