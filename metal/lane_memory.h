@@ -15,7 +15,6 @@
 //                                    other threads see them after a barrier
 //   bfloat_pair(low, high)           both, rounded, in a word
 //   fma_pairs(a, b, c)               a b + c of the pairs, each rounded once
-//   and_or(a, b, c)                  a & b | c
 #pragma once
 
 #include "lane_tile.h"

@@ -35,7 +35,6 @@ inline void wait_for_copies() {}
 inline uint bfloat_pair(float low, float high) {
   return uint(as_type<ushort>(bfloat(low))) | uint(as_type<ushort>(bfloat(high))) << 16;
 }
-inline uint and_or(uint a, uint b, uint c) { return (a & b) | c; }
 inline uint fma_pairs(uint a, uint b, uint c) {
   return bfloat_pair(fma(as_type<float>(a << 16), as_type<float>(b << 16), as_type<float>(c << 16)),
                      fma(as_type<float>(a & 0xFFFF0000u), as_type<float>(b & 0xFFFF0000u),

@@ -41,12 +41,6 @@ inline uint bfloat_pair(float low, float high) {
   __asm__("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
 }
-// One instruction, which the compiler does not find where b and c are constants.
-inline uint and_or(uint a, uint b, uint c) {
-  uint bits;
-  __asm__("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(bits) : "r"(a), "r"(b), "r"(c));
-  return bits;
-}
 inline uint fma_pairs(uint a, uint b, uint c) {
   uint sum;
   __asm__("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(b), "r"(c));

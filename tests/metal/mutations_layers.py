@@ -333,8 +333,8 @@ MOE = [
     Fault(
         "grouped-tile-into-next-expert",
         "grouped.h",
-        "found.end = min(found.begin + height, bounds[i + 1]);",
-        "found.end = found.begin + height;",
+        "found.end = min(found.begin + each, bounds[i + 1]);",
+        "found.end = found.begin + each;",
         "moe_grouped",
         (*NUMBERS, *BOUNDS),
     ),
