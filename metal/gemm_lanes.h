@@ -75,12 +75,11 @@ struct LaneStage {
 
 typedef LaneShape<16, 128, 16, 32, 32, 3> LaneTile16;
 typedef LaneShape<32, 128, 32, 32, 32, 2> LaneTile32;
-typedef LaneShape<64, 256, 64, 32, 16, 2> LaneTile64;
-typedef LaneShape<128, 128, 64, 32, 16, 2> LaneTile128;
-// For codes of 8 bits.
-typedef LaneShape<16, 128, 16, 32, 16, 2> ByteTile16;
+typedef LaneShape<64, 128, 64, 32, 16, 2> LaneTile64;
+typedef LaneShape<128, 128, 128, 32, 16, 2> LaneTile128;
+// For codes of 8 bits, which take twice the memory.
+typedef LaneShape<16, 64, 16, 32, 32, 3> ByteTile16;
 typedef LaneShape<32, 128, 32, 32, 16, 2> ByteTile32;
-typedef LaneShape<64, 128, 64, 32, 16, 2> ByteTile64;
 
 template <class S, class A, uint ROWS, uint COLUMNS, uint WM, uint WN, uint EACH, uint STAGES>
 struct GemmMemory<S, A, LaneShape<ROWS, COLUMNS, WM, WN, EACH, STAGES>> {
@@ -275,23 +274,30 @@ struct LaneSums {
       }
     }
   }
-  // This simdgroup's rows of the tile, of which there are `rows`, to the sink.
+  // This simdgroup's rows of the tile, of which there are `rows`, to the sink. Where some rows go is
+  // asked for before the first of them does.
   template <class Sink>
   void store(thread const Sink& sink, uint down, uint column, uint rows, uint lane) const thread {
-    enum : uint { kHalf = Shape::WN / 32 };
+    enum : uint { kHalf = Shape::WN / 32, kAtOnce = Shape::WM < 32 ? Shape::WM / 8 : 4 };
     LILY_UNROLL
-    for (uint m = 0; m < Shape::WM / 8; ++m) {
+    for (uint first = 0; first < Shape::WM / 8; first += kAtOnce) {
+      uint row[2 * kAtOnce], place[2 * kAtOnce];
       LILY_UNROLL
-      for (uint e = 0; e < 2; ++e) {
-        const uint r = Shape::row_of_matrix(m, down) + lane % 4 * 2 + e;
-        if (r >= rows) continue;
+      for (uint i = 0; i < 2 * kAtOnce; ++i) {
+        row[i] = Shape::row_of_matrix(first + i / 2, down) + lane % 4 * 2 + i % 2;
+        place[i] = sink.place(min(row[i], rows - 1));
+      }
+      LILY_UNROLL
+      for (uint i = 0; i < 2 * kAtOnce; ++i) {
+        if (row[i] >= rows) continue;
+        const uint m = first + i / 2, e = i % 2;
         Pairs<2 * kHalf> pairs;
         LILY_UNROLL
         for (uint n = 0; n < kHalf; ++n) {
           pairs.at[n] = float2(at[2 * n][m][e], at[2 * n + 1][m][e]);
           pairs.at[kHalf + n] = float2(at[2 * n][m][2 + e], at[2 * n + 1][m][2 + e]);
         }
-        sink.store_pairs(r, column + lane / 4 * 2, pairs);
+        sink.store_pairs(place[i], column + lane / 4 * 2, pairs);
       }
     }
   }

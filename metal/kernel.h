@@ -33,6 +33,9 @@ using namespace metal;
 // fit on one of its cores at once, which bounds their registers.
 #define LILY_EARLY_KERNEL(name, threads, groups, ...) LILY_KERNEL(name, threads, __VA_ARGS__)
 #define LILY_WAIT_FOR_STEP()
+// LILY_CROWDED_KERNEL: the same bound for a kernel that is not early, and for which a GPU's usual
+// one is not the best.
+#define LILY_CROWDED_KERNEL(name, threads, groups, ...) LILY_KERNEL(name, threads, __VA_ARGS__)
 // LILY_THREADGROUP(type, name, count): an array that the threads of a group share.
 #define LILY_THREADGROUP(type, name, count) threadgroup type name[count]
 #endif

@@ -36,10 +36,11 @@ struct DenseSink {
       to[i + lane] = ADD ? to[i + lane] + row[i + lane] : row[i + lane];
     }
   }
+  uint place(uint m) const thread { return first_row + m; }
   // pairs.at[i]: results n + 16 i and its neighbour.
   template <uint BLOCKS>
-  void store_pairs(uint m, uint n, thread const Pairs<BLOCKS>& pairs) const thread {
-    device float* to = y + (first_row + m) * stride + first_column + n;
+  void store_pairs(uint place, uint n, thread const Pairs<BLOCKS>& pairs) const thread {
+    device float* to = y + place * stride + first_column + n;
     const bool vectors = stride % 2 == 0 && columns % 2 == 0;  // y begins at a multiple of 16 bytes
     LILY_UNROLL
     for (uint i = 0; i < BLOCKS; ++i) {

@@ -44,11 +44,12 @@ struct GateUpSink {
     if (tile.begin + m >= tile.end || lane >= Shape::WN / 2 || output >= width) return;
     act[ulong(tile.begin + m) * width + output] = A(silu(row[lane]) * row[Shape::WN / 2 + lane]);
   }
+  uint place(uint m) const thread { return tile.begin + m; }
   // pairs.at[i]: results n + 16 i and its neighbour; the first half are gates.
   template <uint BLOCKS>
-  void store_pairs(uint m, uint n, thread const Pairs<BLOCKS>& pairs) const thread {
+  void store_pairs(uint place, uint n, thread const Pairs<BLOCKS>& pairs) const thread {
     const uint output = first_output + n / Shape::WN * (Shape::WN / 2) + n % 16;
-    device A* to = act + ulong(tile.begin + m) * width;
+    device A* to = act + ulong(place) * width;
     LILY_UNROLL
     for (uint i = 0; i < BLOCKS / 2; ++i) {
       const uint at = output + 16 * i;
@@ -107,10 +108,10 @@ struct DownSink {
   ExpertTile tile;
   uint hidden, first_output;
 
-  uint slot_of(uint m) const thread { return order[tile.begin + m]; }
+  uint place(uint m) const thread { return order[tile.begin + m]; }
   void store(uint m, uint n, threadgroup const float* row, uint lane) const thread {
     if (tile.begin + m >= tile.end) return;
-    const uint slot = slot_of(m);
+    const uint slot = place(m);
     LILY_UNROLL
     for (uint i = 0; i < Shape::WN; i += kLanes) {
       const uint output = first_output + n + i + lane;
@@ -119,9 +120,8 @@ struct DownSink {
   }
   // pairs.at[i]: results n + 16 i and its neighbour.
   template <uint BLOCKS>
-  void store_pairs(uint m, uint n, thread const Pairs<BLOCKS>& pairs) const thread {
-    const uint slot = slot_of(m);
-    device float* to = y + ulong(slot) * hidden;
+  void store_pairs(uint place, uint n, thread const Pairs<BLOCKS>& pairs) const thread {
+    device float* to = y + ulong(place) * hidden;
     LILY_UNROLL
     for (uint i = 0; i < BLOCKS; ++i) {
       const uint at = first_output + n + 16 * i;

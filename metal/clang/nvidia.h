@@ -182,6 +182,8 @@ METAL_FUNC threadgroup Array* shared_array() {
 // is.
 #define LILY_KERNEL(name, threads, ...) \
   LILY_ENTRY(name, threads, (threads == 256 ? 2 : 1), lily_target::wait_for_step(), __VA_ARGS__)
+#define LILY_CROWDED_KERNEL(name, threads, groups, ...) \
+  LILY_ENTRY(name, threads, groups, lily_target::wait_for_step(), __VA_ARGS__)
 #define LILY_EARLY_KERNEL(name, threads, groups, ...) \
   LILY_ENTRY(name, threads, groups, (void)0, __VA_ARGS__)
 #define LILY_WAIT_FOR_STEP() lily_target::wait_for_step()

@@ -357,8 +357,8 @@ MOE = [
     Fault(
         "grouped-not-scattered",
         "moe_grouped.h",
-        "order ? order[tile.begin + m] : tile.begin + m",
-        "tile.begin + m",
+        "return order[tile.begin + m];",
+        "return tile.begin + m;",
         "moe_grouped",
         NUMBERS,
     ),

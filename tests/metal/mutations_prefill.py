@@ -40,10 +40,10 @@ PREFILL_FAULTS = [
     Fault(
         "gemm-lanes-past-the-tile",
         "gemm_lanes.h",
-        "if (r >= rows) continue;",
+        "if (row[i] >= rows) continue;",
         "",
         "gemm_lanes",
-        BOUNDS,
+        (*RACE, *NUMBERS),
     ),
     Fault(
         "gemm-lanes-rows-swapped",
