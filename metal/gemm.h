@@ -8,8 +8,8 @@
 //           Row weight(uint n)                   row n of the tile, likewise
 //   Sink:   void store(uint m, uint n, threadgroup const float* row, uint lane)
 //           gets WN neighbouring results of row m, from column n of the tile on
-//           Where lanes are known (gemm_lanes.h), instead: uint place(uint m), where row m goes, and
-//           void store_pairs(uint place, uint n, thread const Pairs<BLOCKS>& pairs)
+//           Where lanes are known (gemm_lanes.h), instead: uint place(uint m), where row m goes,
+//           and void store_pairs(uint place, uint n, thread const Pairs<BLOCKS>& pairs)
 #pragma once
 
 #include "tile.h"

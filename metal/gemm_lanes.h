@@ -5,8 +5,8 @@
 // is read again costs as much as two products. Knows no layer.
 //
 // The order of K within a step is free, as long as both factors agree on it. So lane j of the four
-// that share a row takes EACH columns from EACH j on: whole words of codes, and whole vectors of each
-// row of activations.
+// that share a row takes EACH columns from EACH j on: whole words of codes, and whole vectors of
+// each row of activations.
 #pragma once
 
 #include "gemm.h"
@@ -14,26 +14,22 @@
 
 namespace lily {
 
-// Each simdgroup takes WM x WN of the results: bands of rows in turn, so that the rows of a short
-// tile are shared by all; and of a step, each lane EACH columns of a row. STAGES: steps that have
-// room in threadgroup memory.
-template <uint ROWS, uint COLUMNS, uint WM_, uint WN_, uint EACH, uint STAGES>
+// Each simdgroup takes all rows of WN columns of the results, and of a step each lane EACH columns
+// of a row. STAGES: steps that have room in threadgroup memory.
+template <uint ROWS, uint COLUMNS, uint WN_, uint EACH, uint STAGES>
 struct LaneShape {
   enum : uint {
     kRows = ROWS,
     kColumns = COLUMNS,
-    WM = WM_,
     WN = WN_,
-    kAcross = COLUMNS / WN_,
-    kDown = ROWS / WM_,
-    kThreads = kAcross * kDown * kLanes,
+    kThreads = COLUMNS / WN_ * kLanes,
     kEach = EACH,
     kDepth = 4 * EACH,  // columns of K at a time
     kParts = EACH / 8,  // of a lane's columns, of 8
     kStages = STAGES,
     kSets = STAGES == 2 ? 2 : 4,  // of factors of kGroups groups, that have room
     kGroups = 4,
-    kBand = 16,  // rows that are computed or not
+    kBand = 16,                            // rows that are computed or not
     kVectors = kDepth / 8,                 // of a row of activations
     kCopies = ROWS * kVectors / kThreads,  // of vectors, by a thread
     kRowsApart = kThreads / kVectors,      // of a thread's copies
@@ -48,10 +44,6 @@ struct LaneShape {
   // Where a row's vector lies: so that lanes that read together meet no bank twice.
   static constexpr uint place(uint row, uint vector) {
     return row * kVectors + (vector ^ row % 2 ^ vector / 8 * 2);
-  }
-  // The row of the tile at which a simdgroup's 8 rows of matrix m begin.
-  static constexpr uint row_of_matrix(uint m, uint down) {
-    return (m * 8 / kBand * kDown + down) * kBand + m * 8 % kBand;
   }
   // Where row n of the weights lies: first the even rows of 16, then the odd ones, for those that
   // are read together are apart by two.
@@ -73,19 +65,17 @@ struct LaneStage {
   };
 };
 
-typedef LaneShape<16, 128, 16, 32, 32, 3> LaneTile16;
-typedef LaneShape<32, 128, 32, 32, 32, 2> LaneTile32;
-typedef LaneShape<64, 128, 64, 32, 16, 2> LaneTile64;
-typedef LaneShape<128, 128, 128, 32, 16, 2> LaneTile128;
+typedef LaneShape<16, 128, 32, 32, 3> LaneTile16;
+typedef LaneShape<32, 128, 32, 32, 2> LaneTile32;
+typedef LaneShape<64, 128, 32, 16, 2> LaneTile64;
+typedef LaneShape<128, 128, 32, 16, 2> LaneTile128;
 // For codes of 8 bits, which take twice the memory.
-typedef LaneShape<16, 64, 16, 32, 32, 3> ByteTile16;
-typedef LaneShape<32, 128, 32, 32, 16, 2> ByteTile32;
+typedef LaneShape<16, 64, 32, 32, 3> ByteTile16;
+typedef LaneShape<32, 128, 32, 16, 2> ByteTile32;
 
-template <class S, class A, uint ROWS, uint COLUMNS, uint WM, uint WN, uint EACH, uint STAGES>
-struct GemmMemory<S, A, LaneShape<ROWS, COLUMNS, WM, WN, EACH, STAGES>> {
-  enum : uint {
-    kBytes = LaneStage<S, LaneShape<ROWS, COLUMNS, WM, WN, EACH, STAGES>>::kAll * 16
-  };
+template <class S, class A, uint ROWS, uint COLUMNS, uint WN, uint EACH, uint STAGES>
+struct GemmMemory<S, A, LaneShape<ROWS, COLUMNS, WN, EACH, STAGES>> {
+  enum : uint { kBytes = LaneStage<S, LaneShape<ROWS, COLUMNS, WN, EACH, STAGES>>::kAll * 16 };
 };
 
 // What a lane holds of EACH weights of a row, and how they become factors, 8 at a time.
@@ -232,13 +222,13 @@ struct Copies {
 // A simdgroup's results: matrices of 16 rows of weights and 8 rows of activations.
 template <class Shape>
 struct LaneSums {
-  float at[Shape::kUnits / 2][Shape::WM / 8][4];
+  float at[Shape::kUnits / 2][Shape::kRows / 8][4];
 
   void clear() thread {
     LILY_UNROLL
     for (uint n = 0; n < Shape::kUnits / 2; ++n) {
       LILY_UNROLL
-      for (uint m = 0; m < Shape::WM / 8; ++m) {
+      for (uint m = 0; m < Shape::kRows / 8; ++m) {
         LILY_UNROLL
         for (uint e = 0; e < 4; ++e) at[n][m][e] = 0.0f;
       }
@@ -247,7 +237,7 @@ struct LaneSums {
   // One step. stage: its activations; BANDS: of this simdgroup, that exist.
   template <uint BANDS, class S>
   void add(thread const LaneUnit<S, Shape::kEach> (&units)[Shape::kUnits],
-           threadgroup const Sixteen* stage, uint down, uint lane) thread {
+           threadgroup const Sixteen* stage, uint lane) thread {
     LILY_UNROLL
     for (uint part = 0; part < Shape::kParts; ++part) {
       uint left[Shape::kUnits / 2][2][4];
@@ -260,9 +250,11 @@ struct LaneSums {
       }
       threadgroup const Sixteen* from =
           stage + Shape::place(lane / 4, lane % 4 * Shape::kParts + part);
+      uint4 next = from[0];
       LILY_UNROLL
       for (uint m = 0; m < BANDS * (Shape::kBand / 8); ++m) {
-        const uint4 right = from[Shape::row_of_matrix(m, down) * Shape::kVectors];
+        const uint4 right = next;
+        if (m + 1 < BANDS * (Shape::kBand / 8)) next = from[(m + 1) * 8 * Shape::kVectors];
         LILY_UNROLL
         for (uint n = 0; n < Shape::kUnits / 2; ++n) {
           multiply_halves(at[n][m], left[n][0], right.x, right.y);
@@ -274,17 +266,17 @@ struct LaneSums {
       }
     }
   }
-  // This simdgroup's rows of the tile, of which there are `rows`, to the sink. Where some rows go is
-  // asked for before the first of them does.
+  // This simdgroup's rows of the tile, of which there are `rows`, to the sink. Where some rows go
+  // is asked for before the first of them does.
   template <class Sink>
-  void store(thread const Sink& sink, uint down, uint column, uint rows, uint lane) const thread {
-    enum : uint { kHalf = Shape::WN / 32, kAtOnce = Shape::WM < 32 ? Shape::WM / 8 : 4 };
+  void store(thread const Sink& sink, uint column, uint rows, uint lane) const thread {
+    enum : uint { kHalf = Shape::WN / 32, kAtOnce = Shape::kRows < 32 ? Shape::kRows / 8 : 4 };
     LILY_UNROLL
-    for (uint first = 0; first < Shape::WM / 8; first += kAtOnce) {
+    for (uint first = 0; first < Shape::kRows / 8; first += kAtOnce) {
       uint row[2 * kAtOnce], place[2 * kAtOnce];
       LILY_UNROLL
       for (uint i = 0; i < 2 * kAtOnce; ++i) {
-        row[i] = Shape::row_of_matrix(first + i / 2, down) + lane % 4 * 2 + i % 2;
+        row[i] = (first + i / 2) * 8 + lane % 4 * 2 + i % 2;
         place[i] = sink.place(min(row[i], rows - 1));
       }
       LILY_UNROLL
@@ -305,8 +297,8 @@ struct LaneSums {
 
 // All steps, of which the first have been begun.
 template <uint BANDS, class S, class A, class Shape, class Source>
-inline void multiply_steps(thread LaneSums<Shape>& sums,
-                           thread Copies<S, A, Shape, Source>& copies, uint cols, uint group_bits, threadgroup Sixteen* memory, uint down, uint column,
+inline void multiply_steps(thread LaneSums<Shape>& sums, thread Copies<S, A, Shape, Source>& copies,
+                           uint cols, uint group_bits, threadgroup Sixteen* memory, uint column,
                            uint thread_index, uint lane) {
   typedef LaneStage<S, Shape> Stage;
   enum : uint { kAhead = Shape::kStages - 1 };
@@ -322,36 +314,20 @@ inline void multiply_steps(thread LaneSums<Shape>& sums,
     load_weights<S, Shape>(units, stage + Stage::kCodes,
                            memory + Stage::kFactors + set * Shape::kColumns, column,
                            group % Shape::kGroups, lane);
-    sums.template add<BANDS>(units, stage, down, lane);
+    sums.template add<BANDS>(units, stage, lane);
     turn = turn == kAhead ? 0 : turn + 1;
     turn_ahead = turn_ahead == kAhead ? 0 : turn_ahead + 1;
   }
 }
 
-// A loop for each number of bands, without branches.
-template <uint BANDS, class S, class A, class Shape, class Source>
-inline void multiply_bands(thread LaneSums<Shape>& sums,
-                           thread Copies<S, A, Shape, Source>& copies, uint bands, uint cols,
-                           uint group_bits, threadgroup Sixteen* memory, uint down, uint column,
-                           uint thread_index, uint lane) {
-  if (BANDS == 1 || bands >= BANDS) {
-    multiply_steps<BANDS, S, A, Shape>(sums, copies, cols, group_bits, memory, down, column,
-                                       thread_index, lane);
-  } else {
-    multiply_bands<BANDS == 1 ? 1 : BANDS - 1, S, A, Shape>(
-        sums, copies, bands, cols, group_bits, memory, down, column, thread_index, lane);
-  }
-}
-
-template <class S, class A, uint ROWS, uint COLUMNS, uint WM, uint WN, uint EACH, uint STAGES,
-          class Source, class Sink>
-inline void gemm(LaneShape<ROWS, COLUMNS, WM, WN, EACH, STAGES>, thread const Source& source,
+template <class S, class A, uint ROWS, uint COLUMNS, uint WN, uint EACH, uint STAGES, class Source,
+          class Sink>
+inline void gemm(LaneShape<ROWS, COLUMNS, WN, EACH, STAGES>, thread const Source& source,
                  thread const Sink& sink, Stored matrix, threadgroup Sixteen* memory,
                  uint thread_index, uint lane, uint simdgroup) {
-  typedef LaneShape<ROWS, COLUMNS, WM, WN, EACH, STAGES> Shape;
-  const uint down = Shape::kDown == 1 ? 0 : simdgroup / Shape::kAcross;
-  const uint column = (Shape::kDown == 1 ? simdgroup : simdgroup % Shape::kAcross) * WN;
-  const uint cols = matrix.cols, group_bits = popcount(matrix.group_size - 1);
+  typedef LaneShape<ROWS, COLUMNS, WN, EACH, STAGES> Shape;
+  const uint column = simdgroup * WN, cols = matrix.cols,
+             group_bits = popcount(matrix.group_size - 1);
   Copies<S, A, Shape, Source> copies;
   copies.find(source, thread_index);
   LILY_UNROLL
@@ -360,12 +336,29 @@ inline void gemm(LaneShape<ROWS, COLUMNS, WM, WN, EACH, STAGES>, thread const So
   }
   LaneSums<Shape> sums;
   sums.clear();
-  // Bands of each simdgroup; a tile that is seldom short computes all.
-  const uint bands = Source::kMayBeShort ? (copies.rows + 16 * Shape::kDown - 1) / (16 * Shape::kDown)
-                                         : WM / Shape::kBand;
-  multiply_bands<WM / Shape::kBand, S, A, Shape>(sums, copies, bands, cols, group_bits, memory, down,
-                                                 column, thread_index, lane);
-  sums.store(sink, down, column, copies.rows, lane);
+  // A tile that is seldom short computes all bands; others have a loop for each number of them,
+  // because branches within would keep loads and products apart.
+  enum : uint {
+    kBands = ROWS / Shape::kBand,
+    kTwo = kBands < 2 ? 1 : 2,
+    kThree = kBands < 3 ? 1 : 3
+  };
+  static_assert(!Source::kMayBeShort || kBands <= 4, "a loop for each number of bands");
+  const uint bands = (copies.rows + Shape::kBand - 1) / Shape::kBand;
+  if (!Source::kMayBeShort || bands == kBands) {
+    multiply_steps<kBands, S, A, Shape>(sums, copies, cols, group_bits, memory, column,
+                                        thread_index, lane);
+  } else if (bands == 1) {
+    multiply_steps<1, S, A, Shape>(sums, copies, cols, group_bits, memory, column, thread_index,
+                                   lane);
+  } else if (bands == 2) {
+    multiply_steps<kTwo, S, A, Shape>(sums, copies, cols, group_bits, memory, column, thread_index,
+                                      lane);
+  } else {
+    multiply_steps<kThree, S, A, Shape>(sums, copies, cols, group_bits, memory, column,
+                                        thread_index, lane);
+  }
+  sums.store(sink, column, copies.rows, lane);
 }
 
 }  // namespace lily

@@ -14,8 +14,8 @@ struct ExpertTile {
 enum : uint { kShareOfExperts = kMaxExperts / kLanes };  // of a lane
 
 // The tile'th tile of `height` rows at most: an expert's rows are spread over as many tiles as they
-// need, in bands of 16, which is what matrix units compute at once. Each lane adds up the tiles of its share of the experts, whose
-// bounds it loads together.
+// need, in bands of 16, which is what matrix units compute at once. Each lane adds up the tiles of
+// its share of the experts, whose bounds it loads together.
 inline ExpertTile find_tile(device const uint* offsets, uint experts, uint tile, uint height,
                             uint lane) {
   const uint share = (experts + kLanes - 1) / kLanes;

@@ -27,7 +27,8 @@ inline void copy_ahead(threadgroup T* to, device const T* from, bool there) {
                    : "memory");
 }
 inline void copy_eight_ahead(threadgroup uint2* to, device const uint2* from) {
-  __asm__ volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared_address_of(to)), "l"(from)
+  __asm__ volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared_address_of(to)),
+                   "l"(from)
                    : "memory");
 }
 inline void close_copies() { __asm__ volatile("cp.async.commit_group;" ::: "memory"); }

@@ -11,7 +11,8 @@
 //   transpose_halves(word)         of 8 x 8 16-bit elements, lane l holds row l / 4 at columns 2 (l
 //   %
 //                                  4) and the next, and gets the same place of the transpose
-//   pick_bytes(a, b, selector)     hexadecimal digit n of the selector is which byte of (b a), of 8,
+//   pick_bytes(a, b, selector)     hexadecimal digit n of the selector is which byte of (b a), of
+//   8,
 //                                  becomes byte n; 8 more: only its sign does, in all bits
 //
 // All lanes of a simdgroup call together. Knows no kernel.

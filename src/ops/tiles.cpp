@@ -130,8 +130,8 @@ Grid gemm_grid(Tiles tiles, const Matrix& first, DType activation, const LinearP
   }
   const bool lanes = has_pairs && takes_lanes(tiles, first, activation);
   const uint64_t height = tokens <= 16 ? 16 : tokens <= 32 ? 32 : tokens <= 64 ? 64 : 128;
-  const BlockTile tile = lanes ? lane_tile(first, rows, tokens, height)
-                               : block_tile(tiles, first, activation, tokens);
+  const BlockTile tile =
+      lanes ? lane_tile(first, rows, tokens, height) : block_tile(tiles, first, activation, tokens);
   return grid(groups_of(rows, tile.columns), groups_of(tokens, tile.rows), tile.threads,
               tile.variant);
 }
