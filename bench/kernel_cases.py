@@ -184,7 +184,7 @@ def _experts(memory: Memory, shape: ModelShape, storage: str) -> list[Case]:
 
     def down(step: native.Step) -> None:
         of = sets.next()
-        native.moe_down(step, residual, act, shared_act, of.ids, weights, of.weights)
+        native.moe_down(step, residual, act, shared_act, of.logits, of.ids, weights, of.weights)
 
     row = row_bytes(storage, shape.hidden)
     router_bytes = (shape.experts + 1) * row_bytes(router_storage(storage), shape.hidden)

@@ -8,17 +8,63 @@
 
 namespace lily {
 
+// The heads that a simdgroup prepares: two of the queries', and the last of them the new token's
+// key. All are under way at once.
+struct HeadInputs {
+  enum : uint { kQueries = kMaxQueryGroup / 4, kHeads = kQueries + 1 };
+  float q_gain[kHeadElements], k_gain[kHeadElements];  // constants, loaded ahead
+  float query[kQueries][kHeadElements], key[kHeadElements], value[kHeadElements];
+  bool has_key;
+
+  void load_ahead(device const float* q_gains, device const float* k_gains, uint head_dim,
+                  uint lane) thread {
+    load_head(q_gain, q_gains, head_dim, lane);
+    if (has_key) load_head(k_gain, k_gains, head_dim, lane);
+  }
+  void load(device const float* proj, ProjectionRow row, uint kv_head, uint shared_heads, uint lane,
+            uint simdgroup) thread {
+    LILY_UNROLL
+    for (uint i = 0; i < kQueries; ++i) {
+      const uint h = kv_head * shared_heads + min(simdgroup * kQueries + i, shared_heads - 1);
+      load_head(query[i], proj + row.query(h), row.head_dim, lane);
+    }
+    if (!has_key) return;
+    load_head(key, proj + row.key(kv_head), row.head_dim, lane);
+    load_head(value, proj + row.value(kv_head), row.head_dim, lane);
+  }
+  // Queries, then the key, normed and turned, in `heads` [kHeads, kMaxHeadDim], this simdgroup's.
+  void prepare(thread const Rotation& rotation, uint head_dim, uint rotary, float eps,
+               threadgroup float* heads, uint lane) thread {
+    LILY_UNROLL
+    for (uint i = 0; i < kQueries; ++i) scale_head(query[i], q_gain, head_dim, eps);
+    if (has_key) scale_head(key, k_gain, head_dim, eps);
+    LILY_UNROLL
+    for (uint i = 0; i < kQueries; ++i) {
+      Rotation::place(query[i], lane, heads + i * kMaxHeadDim);
+    }
+    if (has_key) Rotation::place(key, lane, heads + kQueries * kMaxHeadDim);
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+    LILY_UNROLL
+    for (uint i = 0; i < kQueries; ++i) rotation.turn(rotary, lane, heads + i * kMaxHeadDim);
+    if (has_key) rotation.turn(rotary, lane, heads + kQueries * kMaxHeadDim);
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+  }
+};
+
 // A simdgroup's share of a part of the context. Scores stand with tokens as rows and heads as
 // columns, weighted values with dimensions as rows and heads as columns.
 template <uint D>
 struct LaneAttention {
   enum : uint {
     kSimdgroups = 4,
+    kThreads = kSimdgroups * kLanes,
     kBlock = 16,           // tokens at a time
     kChunks = D / 32,      // dimensions of keys that four lanes load: 16 bytes each
     kSpans = D / 64,       // of values, that eight lanes load
     kQueryPitch = D + 32,  // elements between staged queries
     kPatchDims = D < 128 ? uint(D) : 128u,  // that simdgroups add up at a time
+    kPatch = kSimdgroups * kMaxQueryGroup * kPatchDims,
+    kHeads = kSimdgroups * HeadInputs::kHeads * kMaxHeadDim  // before: heads that are prepared
   };
   uint4 keys[2][kChunks];
   uint4 values[kSpans][4];
@@ -53,6 +99,26 @@ struct LaneAttention {
       LILY_UNROLL
       for (uint s = 0; s < kSpans; ++s) {
         values[s][i] = *(device const uint4*)(cache + token * D + s * 64 + lane / 4 * 8);
+      }
+    }
+  }
+
+  // Tokens from `newest` on are that one, which other lanes have in threadgroup memory: key, value.
+  void take_newest(threadgroup const bfloat* rows, uint from, uint newest, uint lane) thread {
+    LILY_UNROLL
+    for (uint r = 0; r < 2; ++r) {
+      if (from + r * 8 + lane / 4 < newest) continue;
+      LILY_UNROLL
+      for (uint c = 0; c < kChunks; ++c) {
+        keys[r][c] = *(threadgroup const uint4*)(rows + c * 32 + lane % 4 * 8);
+      }
+    }
+    LILY_UNROLL
+    for (uint i = 0; i < 4; ++i) {
+      if (from + i / 2 * 8 + lane % 4 * 2 + i % 2 < newest) continue;
+      LILY_UNROLL
+      for (uint s = 0; s < kSpans; ++s) {
+        values[s][i] = *(threadgroup const uint4*)(rows + D + s * 64 + lane / 4 * 8);
       }
     }
   }
@@ -197,13 +263,15 @@ inline void store_part(thread LaneAttention<D>& mine, threadgroup float* patch,
       }
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    for (uint i = thread_index; i < heads * Shape::kPatchDims; i += Shape::kSimdgroups * kLanes) {
+    LILY_UNROLL
+    for (uint n = 0; n < kMaxQueryGroup * Shape::kPatchDims; n += Shape::kThreads) {
+      const uint i = n + thread_index, head = i / Shape::kPatchDims;
       float sum = 0.0f;
       LILY_UNROLL
       for (uint s = 0; s < Shape::kSimdgroups; ++s) {
         sum += patch[s * kMaxQueryGroup * Shape::kPatchDims + i];
       }
-      partial[i / Shape::kPatchDims * pitch + first + i % Shape::kPatchDims] = sum;
+      if (head < heads) partial[head * pitch + first + i % Shape::kPatchDims] = sum;
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
   }
@@ -220,32 +288,6 @@ inline void store_part(thread LaneAttention<D>& mine, threadgroup float* patch,
   partial[thread_index * pitch + D + 1] = total;
 }
 
-// The heads that a simdgroup prepares: two of the queries', and the last of them the new token's
-// key. All are under way at once.
-struct HeadInputs {
-  enum : uint { kQueries = kMaxQueryGroup / 4 };
-  float q_gain[kHeadElements], k_gain[kHeadElements];  // constants, loaded ahead
-  float query[kQueries][kHeadElements], key[kHeadElements], value[kHeadElements];
-  bool has_key;
-
-  void load_ahead(device const float* q_gains, device const float* k_gains, uint head_dim,
-                  uint lane) thread {
-    load_head(q_gain, q_gains, head_dim, lane);
-    if (has_key) load_head(k_gain, k_gains, head_dim, lane);
-  }
-  void load(device const float* proj, ProjectionRow row, uint kv_head, uint shared_heads, uint lane,
-            uint simdgroup) thread {
-    LILY_UNROLL
-    for (uint i = 0; i < kQueries; ++i) {
-      const uint h = kv_head * shared_heads + min(simdgroup * kQueries + i, shared_heads - 1);
-      load_head(query[i], proj + row.query(h), row.head_dim, lane);
-    }
-    if (!has_key) return;
-    load_head(key, proj + row.key(kv_head), row.head_dim, lane);
-    load_head(value, proj + row.value(kv_head), row.head_dim, lane);
-  }
-};
-
 // Bindings and shapes as in attention.metal. A step moves its cursor last, so that it can be read
 // early.
 template <uint D>
@@ -257,9 +299,11 @@ template <uint D>
     constant AttentionParams& p [[buffer(8)]], LILY_PLACE) {
   typedef LaneAttention<D> Shape;
   LILY_THREADGROUP(Sixteen, query_memory, (kMaxQueryGroup * Shape::kQueryPitch / 8));
-  LILY_THREADGROUP(float, patch, (Shape::kSimdgroups * kMaxQueryGroup * Shape::kPatchDims));
+  LILY_THREADGROUP(float, patch, (Shape::kPatch > Shape::kHeads ? Shape::kPatch : Shape::kHeads));
+  LILY_THREADGROUP(Sixteen, newest_memory, (2 * D / 8));
   LILY_THREADGROUP(float, rows, (2 * Shape::kSimdgroups * kMaxQueryGroup));
   threadgroup bfloat* queries = (threadgroup bfloat*)query_memory;
+  threadgroup bfloat* newest = (threadgroup bfloat*)newest_memory;
   const uint position = cursor->position, kv_head = group.x;
   const Part part = part_of(position + 1, group.y);
   const bool has_newest = part.end == position + 1 && part.begin < part.end;
@@ -269,44 +313,42 @@ template <uint D>
   inputs.load_ahead(q_gain, k_gain, D, lane);
   Rotation rotation;
   rotation.begin(inv_freq, p.rotary_dims, position, lane);
+  device bfloat* keys = k_cache + ulong(kv_head) * p.capacity * D;
+  device bfloat* values = v_cache + ulong(kv_head) * p.capacity * D;
+  // The first block, but for the new token: earlier steps wrote it.
+  const uint first = part.begin + simdgroup * Shape::kBlock, known = min(part.end, position);
+  Shape mine;
+  mine.begin();
+  if (first < known) mine.fetch(keys, values, first, known, lane);
   LILY_WAIT_FOR_STEP();
   if (part.begin == part.end) return;
   const uint shared_heads = p.q_heads / p.kv_heads;
-  device bfloat* keys = k_cache + ulong(kv_head) * p.capacity * D;
-  device bfloat* values = v_cache + ulong(kv_head) * p.capacity * D;
   inputs.load(proj, row, kv_head, shared_heads, lane, simdgroup);
-  // Only the block with the new token has to wait for it.
-  const uint first = part.begin + simdgroup * Shape::kBlock;
-  const bool has_block = first < part.end;
-  const bool waits = has_newest && first + Shape::kBlock > position;
-  Shape mine;
-  mine.begin();
-  if (has_block && !waits) mine.fetch(keys, values, first, part.end, lane);
-
-  threadgroup float* head = patch + simdgroup * kMaxHeadDim;
+  threadgroup float* heads = patch + simdgroup * (HeadInputs::kHeads * kMaxHeadDim);
+  inputs.prepare(rotation, D, p.rotary_dims, p.eps, heads, lane);
   LILY_UNROLL
   for (uint i = 0; i < HeadInputs::kQueries; ++i) {
-    scale_head(inputs.query[i], inputs.q_gain, D, p.eps);
-    rotation.apply(inputs.query[i], p.rotary_dims, lane, head);
     const uint h = simdgroup * HeadInputs::kQueries + i;
-    for (uint at = lane; at < D; at += kLanes) {
-      queries[h * Shape::kQueryPitch + at] = bfloat(head[at]);
+    LILY_UNROLL
+    for (uint n = 0; n < D / kLanes; ++n) {
+      const uint at = n * kLanes + lane;
+      queries[h * Shape::kQueryPitch + at] = bfloat(heads[i * kMaxHeadDim + at]);
     }
-    simdgroup_barrier(mem_flags::mem_threadgroup);
   }
   if (inputs.has_key) {
-    scale_head(inputs.key, inputs.k_gain, D, p.eps);
-    rotation.apply(inputs.key, p.rotary_dims, lane, head);
-    const ulong at = ulong(position) * D;
     LILY_UNROLL
     for (uint n = 0; n < D / kLanes; ++n) {
       const uint i = n * kLanes + lane;
-      keys[at + i] = bfloat(head[i]);
-      values[at + i] = bfloat(inputs.value[n]);
+      newest[i] = bfloat(heads[HeadInputs::kQueries * kMaxHeadDim + i]);
+      newest[D + i] = bfloat(inputs.value[n]);
+      keys[ulong(position) * D + i] = newest[i];
+      values[ulong(position) * D + i] = newest[D + i];
     }
   }
   threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device);
-  if (has_block && waits) mine.fetch(keys, values, first, part.end, lane);
+  if (has_newest && first + Shape::kBlock > position) {
+    mine.take_newest(newest, first, position, lane);
+  }
   mine.attend(keys, values, part, queries, p.scale, lane, simdgroup);
   const ulong pitch = ulong(kAttentionMaxSplits) * (D + 2);
   store_part<D>(mine, patch, rows,

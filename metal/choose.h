@@ -45,30 +45,46 @@ inline Best best_of(thread const uint (&keys)[kExpertsPerLane], uint lane) {
   return best[0];
 }
 
-// The softmax over the chosen, which is the softmax over all renormalised. Equal logits: the lower
-// id wins. Lane l looks at experts l, l + 32, ...
-inline Chosen choose_experts(device const float* logits, uint experts, uint slots, uint lane) {
-  const float shared = logits[experts];
+// The best experts in order: lane s < `slots` holds the slot's expert and its logit's key.
+struct Ranked {
+  uint id, key, first_key;
+};
+
+// Equal logits: the lower id wins. Lane l looks at experts l, l + 32, ... Each slot waits for the
+// one before it, so that who needs the first few only asks for no more.
+inline Ranked rank_experts(device const float* logits, uint experts, uint slots, uint lane) {
   uint keys[kExpertsPerLane];  // of those not chosen yet; 0: none
   LILY_UNROLL
   for (uint n = 0; n < kExpertsPerLane; ++n) {
     const uint e = n * kLanes + lane;
     keys[n] = select(0u, max(key_of(e < experts ? logits[e] : 0.0f), 1u), e < experts);
   }
-  uint chosen = 0, key = 0, first_key = 0;  // of the lane's slot; of the first slot
+  Ranked ranked{0, 0, 0};
   for (uint slot = 0; slot < slots; ++slot) {
     const Best own = best_of(keys, lane);
     const uint highest = simd_max(own.key);
     const uint id = simd_min(own.key == highest ? own.id : 0xFFFFFFFFu);
     LILY_UNROLL
     for (uint n = 0; n < kExpertsPerLane; ++n) keys[n] = n * kLanes + lane == id ? 0 : keys[n];
-    first_key = select(first_key, highest, slot == 0);
-    chosen = select(chosen, id, lane == slot);
-    key = select(key, highest, lane == slot);
+    ranked.first_key = select(ranked.first_key, highest, slot == 0);
+    ranked.id = select(ranked.id, id, lane == slot);
+    ranked.key = select(ranked.key, highest, lane == slot);
   }
-  const float exponent = lane < slots ? exp(of_key(key) - of_key(first_key)) : 0.0f;
+  return ranked;
+}
+
+// The softmax over the ranked, which is the softmax over all renormalised; the shared expert's
+// logit stands behind all others.
+inline Chosen weigh_experts(Ranked ranked, device const float* logits, uint experts, uint slots,
+                            uint lane) {
+  const float shared = logits[experts];
+  const float exponent = lane < slots ? exp(of_key(ranked.key) - of_key(ranked.first_key)) : 0.0f;
   const float total = simd_sum(exponent);
-  return {chosen, lane < slots ? exponent / total : sigmoid(shared)};
+  return {ranked.id, lane < slots ? exponent / total : sigmoid(shared)};
+}
+inline Chosen choose_experts(device const float* logits, uint experts, uint slots, uint lane) {
+  const Ranked ranked = rank_experts(logits, experts, slots, lane);
+  return weigh_experts(ranked, logits, experts, slots, lane);
 }
 
 // ids u32 [S], weights f32 [S + 1]

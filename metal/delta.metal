@@ -82,21 +82,25 @@ struct StateRow {
   }
 };
 
-// What a step does with a head's state, once q, k and v are there.
+// Lengths of q and k, and their product, once all of q and k are there.
 struct StepFactors {
-  float decay, beta, q_scale, k_scale, kq;
+  float q_scale, k_scale, kq;
 };
 
-// The 1e-6 is the reference's own constant, not the norm's eps.
+// q and k are DIM long, zero past their ends. The 1e-6 is the reference's own constant, not the
+// norm's eps.
+template <uint DIM>
 inline StepFactors step_factors(threadgroup const float* q, threadgroup const float* k,
-                                uint key_dim, float by_dim, float decay, float beta, uint lane) {
+                                float by_dim, uint lane) {
   float qq = 0.0f, kk = 0.0f, kq = 0.0f;
-  for (uint i = lane; i < key_dim; i += kLanes) {
-    qq = fma(q[i], q[i], qq), kk = fma(k[i], k[i], kk), kq = fma(k[i], q[i], kq);
+  LILY_UNROLL
+  for (uint n = 0; n < DIM; n += kLanes) {
+    const float of_q = q[n + lane], of_k = k[n + lane];
+    qq = fma(of_q, of_q, qq), kk = fma(of_k, of_k, kk), kq = fma(of_k, of_q, kq);
   }
   const float q_scale = precise::rsqrt(simd_sum(qq) + 1e-6f) * by_dim;
   const float k_scale = precise::rsqrt(simd_sum(kk) + 1e-6f);
-  return {decay, beta, q_scale, k_scale, simd_sum(kq) * q_scale * k_scale};
+  return {q_scale, k_scale, simd_sum(kq) * q_scale * k_scale};
 }
 
 // The channels of q, k and v that a thread convolves. Heads that share a key head all form its q
@@ -110,8 +114,10 @@ struct StepInputs {
   float4 taps[kInputs];
   float window[kInputs][kConvWidth];  // the input of this position, and of those before it
 
-  void begin(device const float* conv_weight, constant DeltaParams& p, DeltaRow row, uint head,
-             uint thread_index) thread {
+  // Taps, and inputs of earlier positions, which earlier steps wrote; before the timeline begins
+  // they are zero.
+  void begin(device const float* conv_weight, device const float* ring, constant DeltaParams& p,
+             DeltaRow row, uint head, uint position, uint thread_index) thread {
     const uint share = p.value_heads / p.key_heads, key_head = head / share;
     LILY_UNROLL
     for (uint n = 0; n < kInputs; ++n) {
@@ -123,23 +129,18 @@ struct StepInputs {
       records[n] = there[n] && (part == 2 || head % share == 0);
       taps[n] = float4(0.0f);
       if (there[n]) taps[n] = *(device const float4*)(conv_weight + channel[n] * kConvWidth);
-    }
-  }
-  void load(device const float* proj, device const float* ring, uint channels,
-            uint position) thread {
-    LILY_UNROLL
-    for (uint n = 0; n < kInputs; ++n) {
-      LILY_UNROLL
-      for (uint back = 0; back < kConvWidth; ++back) window[n][back] = 0.0f;
-      if (!there[n]) continue;
-      window[n][0] = proj[channel[n]];
       LILY_UNROLL
       for (uint back = 1; back < kConvWidth; ++back) {
-        if (back > position) continue;  // before the timeline begins inputs are zero
+        window[n][back] = 0.0f;
+        if (!there[n] || back > position) continue;
         const uint at = (position - back) % kConvWidth;
-        window[n][back] = ring[ulong(at) * channels + channel[n]];
+        window[n][back] = ring[ulong(at) * row.channels() + channel[n]];
       }
     }
+  }
+  void load(device const float* proj) thread {
+    LILY_UNROLL
+    for (uint n = 0; n < kInputs; ++n) window[n][0] = there[n] ? proj[channel[n]] : 0.0f;
   }
   // convolved: q, k and v, each of DIM floats, zero past their ends.
   void convolve(device float* ring, uint channels, uint position, threadgroup float* convolved,
@@ -160,9 +161,9 @@ struct StepInputs {
 };
 
 // y [1, Hv*Dv] f32; shapes of the rest at DeltaTensors in ops.h. key_dim a multiple of 4. The state
-// is under way while the convolution is formed. Both products of the old state are formed in one
-// pass, because S q after the update is decay (S q) + delta (k . q). A step moves its cursor last,
-// so that it can be read early. Both states may be one: a lane writes what it alone has read.
+// is under way before the step's own inputs are there. Both products of the old state are formed in
+// one pass, because S q after the update is decay (S q) + delta (k . q). A step moves its cursor
+// last, so that it can be read early. Both states may be one: a lane writes what it alone has read.
 template <uint DIM>
 [[kernel]] void delta_step(
     device const Cursor* cursor [[buffer(0)]], device const float* proj [[buffer(1)]],
@@ -173,35 +174,40 @@ template <uint DIM>
     constant DeltaParams& p [[buffer(10)]], LILY_PLACE) {
   LILY_THREADGROUP(Sixteen, input_memory, 3 * DIM / 4);
   LILY_THREADGROUP(float, out, DIM);
+  LILY_THREADGROUP(float, gates, 2);  // decay, beta
   threadgroup float* convolved = (threadgroup float*)input_memory;
   const DeltaRow row = delta_row(p);
   const uint head = group.x, position = cursor->position;
+  // What earlier steps wrote is as constant as weights.
   StepInputs<DIM> inputs;
-  inputs.begin(conv_weight, p, row, head, thread_index);
-  const float rate = decay_rate[head], bias = dt_bias[head];
-  const float own_gain = thread_index < p.value_dim ? gain[thread_index] : 0.0f;
-  const float by_dim = precise::rsqrt(float(p.key_dim));
-  LILY_WAIT_FOR_STEP();
-
-  // The convolution's few bytes first, which the barrier tells compilers: behind the state they
-  // would come last.
-  inputs.load(proj, conv_ring, row.channels(), position);
-  const float alpha = proj[row.alpha(head)], beta_input = proj[row.beta(head)];
-  const uint column = head * p.value_dim + thread_index;
-  const float gate = thread_index < p.value_dim ? proj[row.channels() + column] : 0.0f;
-  simdgroup_barrier(mem_flags::mem_none);
+  inputs.begin(conv_weight, conv_ring, p, row, head, position, thread_index);
   const ulong mine = ulong(head) * p.value_dim * p.key_dim;
   const uint part = thread_index % kRowLanes, first = thread_index / kRowLanes;
   StateRow<DIM> state_row;
   state_row.load(state + mine + first * p.key_dim, first < p.value_dim ? p.key_dim : 0, part);
-  const float decay = decay_factor(alpha, bias, rate), beta = sigmoid(beta_input);
+  // The last threads, which convolve least, form the gates and write y.
+  const uint i = thread_index - (kStepThreads - DIM), column = head * p.value_dim + i;
+  const bool writes = thread_index >= kStepThreads - DIM && i < p.value_dim;
+  const float own_gain = writes ? gain[i] : 0.0f;
+  const float rate = decay_rate[head], bias = dt_bias[head];
+  LILY_WAIT_FOR_STEP();
+
+  inputs.load(proj);
+  const float z = writes ? proj[row.channels() + column] : 0.0f;
+  if (simdgroup == kStepSimdgroups - 1) {
+    const float alpha = proj[row.alpha(head)], beta = proj[row.beta(head)];
+    const float decay = decay_factor(alpha, bias, rate), keen = sigmoid(beta);
+    if (lane == 0) gates[0] = decay, gates[1] = keen;
+  }
   inputs.convolve(conv_ring, row.channels(), position, convolved, thread_index);
+  const float gated = writes ? own_gain * silu(z) : 0.0f;
   threadgroup_barrier(mem_flags::mem_threadgroup);
 
   threadgroup const float* q = convolved;
   threadgroup const float* k = convolved + DIM;
   threadgroup const float* v = convolved + 2 * DIM;
-  const StepFactors f = step_factors(q, k, p.key_dim, by_dim, decay, beta, lane);
+  const StepFactors f = step_factors<DIM>(q, k, precise::rsqrt(float(p.key_dim)), lane);
+  const float decay = gates[0];
   // All lanes of a simdgroup go round together: rows past the end are rows of zeros.
   const uint rounds = (p.value_dim + DeltaStep<DIM>::kRowsAtOnce - 1) / DeltaStep<DIM>::kRowsAtOnce;
   for (uint round = 0; round < rounds; ++round) {
@@ -210,19 +216,22 @@ template <uint DIM>
     if (round > 0) state_row.load(state + mine + r * p.key_dim, there ? p.key_dim : 0, part);
     const float2 products = state_row.times(k, q, part);
     if (!there) continue;
-    const float delta = f.beta * (v[r] - f.decay * (products.x * f.k_scale));
-    if (part == 0) out[r] = fma(f.decay, products.y * f.q_scale, delta * f.kq);
-    state_row.store(next_state + mine + r * p.key_dim, k, f.decay, delta * f.k_scale, p.key_dim,
+    const float delta = gates[1] * (v[r] - decay * (products.x * f.k_scale));
+    if (part == 0) out[r] = fma(decay, products.y * f.q_scale, delta * f.kq);
+    state_row.store(next_state + mine + r * p.key_dim, k, decay, delta * f.k_scale, p.key_dim,
                     part);
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
   float squares = 0.0f;
-  for (uint i = lane; i < p.value_dim; i += kLanes) squares = fma(out[i], out[i], squares);
+  LILY_UNROLL
+  for (uint n = 0; n < DIM; n += kLanes) {
+    const float value = n + lane < p.value_dim ? out[n + lane] : 0.0f;
+    squares = fma(value, value, squares);
+  }
   const float factor = precise::rsqrt(simd_sum(squares) / float(p.value_dim) + p.eps);
-  if (thread_index >= p.value_dim) return;
-  y[column] = out[thread_index] * factor * own_gain * silu(gate);
+  if (writes) y[column] = out[i] * factor * gated;
 }
-LILY_EARLY_KERNEL(delta_step_f32_d128, 512, 1, delta_step<128>)
+LILY_EARLY_KERNEL(delta_step_f32_d128, 512, 2, delta_step<128>)
 LILY_EARLY_KERNEL(delta_step_f32_d256, 512, 1, delta_step<256>)
 
 // --- Prefill: convolution, then the recurrence, then the gated norm

@@ -53,12 +53,18 @@ inline uint2 order_bytes(uint low, uint high) {
 // eights of four whole groups.
 template <class S>
 inline void stage_eight(thread const float (&x)[8], Digits digits, uint k) {
-  float top = 0.0f, sum = 0.0f;
+  // fmax, and pairs first: each step waits for the one before it. A NaN is lost here and stays in
+  // the sum.
+  float tops[4], sums[4];
   LILY_UNROLL
-  for (uint i = 0; i < 8; ++i) top = max(top, abs(x[i])), sum += x[i];
+  for (uint i = 0; i < 4; ++i) {
+    tops[i] = fmax(abs(x[i]), abs(x[i + 4])), sums[i] = x[i] + x[i + 4];
+  }
+  float top = fmax(fmax(tops[0], tops[1]), fmax(tops[2], tops[3]));
+  float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
   LILY_UNROLL
   for (ushort apart = 1; apart < 8; apart *= 2) {
-    top = max(top, simd_shuffle_xor(top, apart));
+    top = fmax(top, simd_shuffle_xor(top, apart));
     sum += simd_shuffle_xor(sum, apart);
   }
   // Powers of two by their exponents: `unit` is 2^-21 of the largest one in `top`. What is not
@@ -268,6 +274,7 @@ struct DigitGemv {
   threadgroup float* partial;  // [kPartial]
   uint column, lane, simdgroup;
   bool has_slice;
+  float squares;  // the lane's, of the staged slice
 
   // memory: [kMemory], partial: [kPartial]
   void begin(threadgroup Sixteen* memory, threadgroup float* partial_, uint cols, uint lane_,
@@ -289,10 +296,8 @@ struct DigitGemv {
   // x becomes digits.
   template <class Source>
   void stage(thread Source& source) thread {
-    float squares = 0.0f;
+    squares = 0.0f;
     if (has_slice) squares = stage_slice<S, STEPS>(source, column, digits, lane);
-    squares = simd_sum(squares);
-    if (lane == 0) partial[simdgroup * kPitch + kRows] = squares;
     simdgroup_barrier(mem_flags::mem_threadgroup);
   }
   // Rows times the staged slice: on thread r < kRows, row r, over all simdgroups.
@@ -302,6 +307,8 @@ struct DigitGemv {
     for (uint r = 0; r < 2 * TILES; ++r) sums[r] = 0.0f;
     if (has_slice) multiply_digits<S, TILES, STEPS>(codes, digits, lane, sums);
     leave_sums<TILES>(sums, partial + simdgroup * kPitch, lane);
+    squares = simd_sum(squares);
+    if (lane == 0) partial[simdgroup * kPitch + kRows] = squares;
     threadgroup_barrier(mem_flags::mem_threadgroup);
     return thread_index < kRows ? gather(thread_index) : 0.0f;
   }

@@ -83,12 +83,14 @@ struct Rotation {
     }
   }
   // The pair's other element is on another lane in general, so it comes through `row`, threadgroup
-  // memory of this simdgroup [kMaxHeadDim], where the result stands in the end.
-  void apply(thread const float (&value)[kHeadElements], uint rotary, uint lane,
-             threadgroup float* row) thread const {
+  // memory of this simdgroup [kMaxHeadDim], where the result stands in the end: a head is placed,
+  // then turned, with a barrier after each, which several heads may share.
+  static inline void place(thread const float (&value)[kHeadElements], uint lane,
+                           threadgroup float* row) {
     LILY_UNROLL
     for (uint n = 0; n < kHeadElements; ++n) row[n * kLanes + lane] = value[n];
-    simdgroup_barrier(mem_flags::mem_threadgroup);
+  }
+  void turn(uint rotary, uint lane, threadgroup float* row) thread const {
     LILY_UNROLL
     for (uint n = 0; n < kPairs; ++n) {
       const uint i = n * kLanes + lane;
@@ -97,6 +99,12 @@ struct Rotation {
       row[i] = a * turns[n].x - b * turns[n].y;
       row[i + rotary / 2] = b * turns[n].x + a * turns[n].y;
     }
+  }
+  void apply(thread const float (&value)[kHeadElements], uint rotary, uint lane,
+             threadgroup float* row) thread const {
+    place(value, lane, row);
+    simdgroup_barrier(mem_flags::mem_threadgroup);
+    turn(rotary, lane, row);
     simdgroup_barrier(mem_flags::mem_threadgroup);
   }
 };

@@ -27,14 +27,18 @@ using namespace metal;
 // launched with exactly that many threads in a group.
 #define LILY_KERNEL(name, threads, ...) \
   template [[host_name(#name)]] [[kernel]] decltype(__VA_ARGS__) __VA_ARGS__;
-// LILY_EARLY_KERNEL: a kernel that reads weights before it reads what earlier kernels of the step
-// wrote, and says LILY_WAIT_FOR_STEP() between the two, on every path. It may begin while the
-// kernel before it ends, where a GPU can do that (metal/clang/nvidia.h). So many `groups` should
-// fit on one of its cores at once, which bounds their registers.
+// LILY_EARLY_KERNEL: a kernel that reads weights, and what earlier steps wrote, before it reads
+// what earlier kernels of the step wrote, and says LILY_WAIT_FOR_STEP() between the two, on every
+// path. It may begin while the kernel before it ends, where a GPU can do that
+// (metal/clang/nvidia.h). So many `groups` should fit on one of its cores at once, which bounds
+// their registers.
 #define LILY_EARLY_KERNEL(name, threads, groups, ...) LILY_KERNEL(name, threads, __VA_ARGS__)
+// LILY_BRIDGE_KERNEL: an early kernel; the next one begins only when all groups of this one have
+// waited, so that it may read what kernels before this one wrote before it waits itself.
+#define LILY_BRIDGE_KERNEL(name, threads, groups, ...) LILY_KERNEL(name, threads, __VA_ARGS__)
 #define LILY_WAIT_FOR_STEP()
-// LILY_CROWDED_KERNEL: the same bound for a kernel that is not early, and for which a GPU's usual
-// one is not the best.
+// LILY_CROWDED_KERNEL: not early, but with a bound of its own on its registers: so many `groups`
+// should fit on a core.
 #define LILY_CROWDED_KERNEL(name, threads, groups, ...) LILY_KERNEL(name, threads, __VA_ARGS__)
 // LILY_THREADGROUP(type, name, count): an array that the threads of a group share.
 #define LILY_THREADGROUP(type, name, count) threadgroup type name[count]

@@ -112,6 +112,7 @@ template <class S, uint TILES, uint STEPS>
                     linear_gemv_add<S, half, TILES, STEPS>)                                        \
   LILY_EARLY_KERNEL(linear_gemv_norm_##w##_##tile, 256, groups, linear_gemv_norm<S, TILES, STEPS>)
 
+LILY_DIGITS(q4, Q4<4>, i48x256, 2, 3, 2)
 LILY_DIGITS(q4, Q4<4>, i32x256, 3, 2, 2)
 LILY_DIGITS(q4, Q4<4>, i16x512, 2, 1, 4)
 

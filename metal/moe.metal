@@ -74,7 +74,7 @@ template <class R, class S>
 }
 
 // --- The chosen experts' gate and up rows; group.y is the slot. Every threadgroup chooses for
-// itself: that costs less than a launch.
+// itself, as far as its slot: that costs less than a launch. The last slot's know all weights.
 
 // act f32 [S, I], ids u32 [S], weights f32 [S + 1]
 template <class S>
@@ -90,13 +90,15 @@ template <class S>
   LILY_THREADGROUP(float, partial, kGemvSimdgroups * (2 * kPairs + 1));
   // Under way while the experts are chosen.
   const float squares = stage<S>(x, gain, min(p.hidden, uint(kSlabColumns)), slab, thread_index);
-  const Chosen chosen = choose_experts(logits, p.experts, p.slots, lane);
   const uint slot = group.y;
-  if (group.x == 0 && slot == 0 && simdgroup == 0)
-    store_chosen(chosen, p.slots, ids, weights, lane);
+  const Ranked ranked = rank_experts(logits, p.experts, slot + 1, lane);
+  if (group.x == 0 && slot + 1 == p.slots && simdgroup == 0) {
+    store_chosen(weigh_experts(ranked, logits, p.experts, p.slots, lane), p.slots, ids, weights,
+                 lane);
+  }
   const Stored gates{gate, gate_scales, gate_biases, p.hidden, p.group_size};
   const Stored ups{up, up_scales, up_biases, p.hidden, p.group_size};
-  const ulong base = ulong(simd_broadcast(chosen.id, ushort(slot))) * p.expert_stride_rows;
+  const ulong base = ulong(simd_broadcast(ranked.id, ushort(slot))) * p.expert_stride_rows;
   const uint first = (group.x * kGemvSimdgroups + simdgroup) * kPairs;
   Row rows[2 * kPairs];
   LILY_UNROLL
@@ -149,7 +151,8 @@ inline uint staged_columns(uint columns) {
   return (columns + per_step - 1) / per_step * per_step;
 }
 
-// act f32 [S, I], shared_act f32 [Is], ids u32 [S], weights f32 [S + 1], residual f32 [H]
+// act f32 [S, I], shared_act f32 [Is], ids u32 [S], weights f32 [S + 1], residual f32 [H];
+// `logits`, which say what `ids` say, are for kernels that begin before these are there
 template <class D, class S>
 [[kernel]] void moe_down(
     device const float* act [[buffer(0)]], device const float* shared_act [[buffer(1)]],
@@ -158,7 +161,7 @@ template <class D, class S>
     device const bfloat* down_biases [[buffer(6)]], device const uchar* shared [[buffer(7)]],
     device const bfloat* shared_scales [[buffer(8)]],
     device const bfloat* shared_biases [[buffer(9)]], device float* residual [[buffer(10)]],
-    constant MoeParams& p [[buffer(11)]], LILY_PLACE) {
+    device const float* logits [[buffer(11)]], constant MoeParams& p [[buffer(12)]], LILY_PLACE) {
   LILY_THREADGROUP(float, slab, kDownSlab);
   const Stored experts{down, down_scales, down_biases, p.width, p.group_size};
   const Stored own{shared, shared_scales, shared_biases, p.shared_width, p.shared_group_size};

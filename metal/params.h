@@ -24,6 +24,7 @@ enum {
   kConvWidth = 4,              // taps of the causal convolution; also slots of its ring of inputs
   kCandidates = 64,            // best logits that the device keeps
   kSampleBlockRows = 1024,     // vocabulary rows that share one list of candidates
+  kMaxSampleBlocks = 1024,     // of a vocabulary: the draw ranks them, a thread each
   kAttentionMaxSplits = 128,   // parts into which decode attention cuts a context
   kAttentionSplitTokens = 64,  // fewest tokens in a part
   kEncoderHeadDim = 32,        // of the gate's encoder: a lane a dimension

@@ -1,6 +1,7 @@
 // sample: lm_head with candidate selection, the draw, and scores of given tokens. The meaning of
 // the draw is stated in python/lily/sampling.py; this is the part of it that 64 candidates decide.
 #include "candidates.h"
+#include "choose.h"
 #include "digits.h"
 #include "weights.h"
 
@@ -216,7 +217,7 @@ LILY_EARLY_KERNEL(sample_logits_q4_i256, 256, 2, sample_logits_digits)
 
 // --- The draw
 
-enum : uint { kDrawThreads = 1024, kDrawSimdgroups = kDrawThreads / kLanes };
+enum : uint { kDrawThreads = kMaxSampleBlocks, kDrawSimdgroups = kDrawThreads / kLanes };
 
 // Philox4x32-10 (Salmon et al., SC11), first word: 24 uniform bits of (seed, position).
 inline float uniform_draw(uint seed_low, uint seed_high, uint position) {
@@ -290,16 +291,39 @@ inline uint draw_place(Sampler sampler, threadgroup const float* logits, threadg
   return n;  // the draw fell among tokens that are no candidates
 }
 
-// The lane's candidates of a block's list; past the last block, none.
+// The lane's candidates of a block's list; of kNoToken's, none.
 inline void load_list(thread Candidate (&list)[kLaneBest], device const SampleBlock* blocks,
-                      uint at, uint num_blocks, uint lane) {
-  const bool there = at < num_blocks;
+                      uint at, uint lane) {
+  const bool there = at != kNoToken;
   device const SampleBlock& block = blocks[there ? at : 0];
   LILY_UNROLL
   for (uint n = 0; n < kLaneBest; ++n) {
     const uint i = n * kLanes + lane;
     list[n] = candidate(block.logits[i], block.ids[i], there && i < block.num_candidates);
   }
+}
+
+// The blocks of the kCandidates highest logits, in order, in `order`: of blocks that are as high
+// the first, whose ids are lower. A candidate of any other block has as many before it. tops:
+// [kDrawThreads]. All threads must call it.
+inline void rank_blocks(device const SampleBlock* blocks, uint num_blocks, threadgroup uint* tops,
+                        threadgroup uint* order, uint thread_index) {
+  const bool there = thread_index < num_blocks;
+  device const SampleBlock& own = blocks[there ? thread_index : 0];
+  const uint top = there && own.num_candidates > 0 ? key_of(own.max_logit) : 0;
+  tops[thread_index] = top;
+  if (thread_index < kCandidates) order[thread_index] = kNoToken;
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  if (top > 0) {
+    uint before = 0;  // blocks that are higher, or as high and earlier
+    for (uint b = 0; b < num_blocks; b += 4) {
+      const uint4 others = *(threadgroup const uint4*)(tops + b);
+      LILY_UNROLL
+      for (uint i = 0; i < 4; ++i) before += others[i] + uint(b + i < thread_index) > top;
+    }
+    if (before < kCandidates) order[before] = thread_index;
+  }
+  threadgroup_barrier(mem_flags::mem_threadgroup);
 }
 
 inline Candidate simd_best(Candidate mine) {
@@ -311,18 +335,14 @@ inline Candidate simd_best(Candidate mine) {
 inline float row_logsumexp(device const SampleBlock* blocks, uint num_blocks,
                            threadgroup float* partial, uint thread_index, uint lane,
                            uint simdgroup) {
-  float top = -INFINITY;
-  for (uint b = thread_index; b < num_blocks; b += kDrawThreads)
-    top = max(top, blocks[b].max_logit);
-  top = simd_max(top);
-  if (lane == 0) partial[simdgroup] = top;
+  const bool there = thread_index < num_blocks;
+  device const SampleBlock& own = blocks[there ? thread_index : 0];
+  const float own_top = there ? own.max_logit : -INFINITY, own_sum = there ? own.sum_exp : 0.0f;
+  const float highest = simd_max(own_top);
+  if (lane == 0) partial[simdgroup] = highest;
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  top = simd_max(partial[lane]);
-  float sum = 0.0f;
-  for (uint b = thread_index; b < num_blocks; b += kDrawThreads) {
-    sum += blocks[b].sum_exp * exp(blocks[b].max_logit - top);
-  }
-  sum = simd_sum(sum);
+  const float top = simd_max(partial[lane]);
+  const float sum = simd_sum(there ? own_sum * exp(own_top - top) : 0.0f);
   threadgroup_barrier(mem_flags::mem_threadgroup);
   if (lane == 0) partial[simdgroup] = sum;
   threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -336,22 +356,20 @@ inline float row_logsumexp(device const SampleBlock* blocks, uint num_blocks,
                             device Sampled* result [[buffer(3)]],
                             constant SampleParams& p [[buffer(4)]], LILY_PLACE) {
   LILY_THREADGROUP(Candidate, lists, kDrawSimdgroups / 2 * kCandidates);
+  LILY_THREADGROUP(Sixteen, top_memory, kDrawThreads / 4);
+  LILY_THREADGROUP(uint, order, kCandidates);
   LILY_THREADGROUP(float, partial, kDrawSimdgroups);
   LILY_THREADGROUP(float, logits, kCandidates);
   LILY_THREADGROUP(float, weights, kCandidates);
-  // Each simdgroup merges its share of the lists, the next of them under way; then they merge
-  // theirs.
-  Candidate best[kLaneBest], next[kLaneBest], after[kLaneBest];
-  load_list(best, blocks, simdgroup, p.num_blocks, lane);
-  load_list(next, blocks, simdgroup + kDrawSimdgroups, p.num_blocks, lane);
+  // Each simdgroup merges two lists; then they merge theirs.
+  const uint position = cursor->position + 1;
+  rank_blocks(blocks, p.num_blocks, (threadgroup uint*)top_memory, order, thread_index);
+  Candidate best[kLaneBest], other[kLaneBest];
+  load_list(best, blocks, order[simdgroup], lane);
+  load_list(other, blocks, order[simdgroup + kDrawSimdgroups], lane);
   const float logsumexp =
       row_logsumexp(blocks, p.num_blocks, partial, thread_index, lane, simdgroup);
-  for (uint b = simdgroup + kDrawSimdgroups; b < p.num_blocks; b += kDrawSimdgroups) {
-    load_list(after, blocks, b + kDrawSimdgroups, p.num_blocks, lane);
-    merge_registers<kLaneBest>(best, next, lane);
-    LILY_UNROLL
-    for (uint n = 0; n < kLaneBest; ++n) next[n] = after[n];
-  }
+  merge_registers<kLaneBest>(best, other, lane);
   merge_lists<kDrawSimdgroups>(best, lists, lane, simdgroup);
   uint count = 0;
   if (simdgroup == 0) {
@@ -368,7 +386,6 @@ inline float row_logsumexp(device const SampleBlock* blocks, uint num_blocks,
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
   if (simdgroup != 0) return;
-  const uint position = cursor->position + 1;
   uint place = 0;
   if (lane == 0) {
     place = draw_place(*sampler, logits, weights, count, p.vocab, logsumexp, position);

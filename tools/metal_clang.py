@@ -54,6 +54,8 @@ def ptx_flags(arch: str) -> list[str]:
         *features,
         # Nothing may stay a call: arrays that a function takes by reference would be in memory.
         *("-O3", "-mllvm", "-inline-threshold=1000000"),
+        # Divisions within two units in the last place: exact ones take branches.
+        *("-mllvm", "-nvptx-prec-divf32=1"),
     ]
 
 
@@ -111,8 +113,11 @@ def with_bounds(entry: re.Match[str]) -> str:
     found = BOUNDS.search(entry["body"])
     if not found:
         raise SystemExit(f"{entry['name']}: no comment says how many threads it has")
-    bounds = f".maxntid {found[1]}, 1, 1\n.minnctapersm {found[2]}\n"
-    return entry["head"] + bounds + entry["body"]
+    threads, groups = int(found[1]), int(found[2])
+    # A large group leaves room for one of the next kernel's, which may begin beside it.
+    is_large = groups == 1 and 256 < threads <= 512
+    room = ".maxnreg 128" if is_large else f".minnctapersm {groups}"
+    return f"{entry['head']}.maxntid {threads}, 1, 1\n{room}\n{entry['body']}"
 
 
 def finish_ptx(text: str, name: str) -> str:

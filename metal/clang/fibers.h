@@ -259,6 +259,7 @@ LILY_FIBERS_UNWATCHED void declaration() {}
       __BASE_FILE__};
 
 #define LILY_EARLY_KERNEL(name, threads, groups, ...) LILY_KERNEL(name, threads, __VA_ARGS__)
+#define LILY_BRIDGE_KERNEL(name, threads, groups, ...) LILY_KERNEL(name, threads, __VA_ARGS__)
 #define LILY_CROWDED_KERNEL(name, threads, groups, ...) LILY_KERNEL(name, threads, __VA_ARGS__)
 #define LILY_WAIT_FOR_STEP()
 

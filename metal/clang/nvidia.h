@@ -97,7 +97,7 @@ METAL_FUNC uint ballot(bool condition) {
 // --- kernels
 
 // A kernel may begin while the one before it in the step ends: launched as soon as all groups of
-// that one run, it waits here until its memory is written. The instructions come with sm_90;
+// that one let it, it waits here until its memory is written. The instructions come with sm_90;
 // without them, or without the host's asking, kernels simply follow each other.
 METAL_FUNC void let_next_begin() {
 #if __CUDA_ARCH__ >= 900
@@ -180,20 +180,23 @@ METAL_FUNC threadgroup Array* shared_array() {
 // clang splits a __kernel into a stub and a body that it does not inline; device_kernel it does
 // not. The entry is found by its assembler name: in C++ it may be called as the kernel's function
 // is.
-#define LILY_KERNEL(name, threads, ...) \
-  LILY_ENTRY(name, threads, (threads == 256 ? 2 : 1), lily_target::wait_for_step(), __VA_ARGS__)
-#define LILY_CROWDED_KERNEL(name, threads, groups, ...) \
-  LILY_ENTRY(name, threads, groups, lily_target::wait_for_step(), __VA_ARGS__)
+#define LILY_KERNEL(name, threads, ...)                                              \
+  LILY_ENTRY(name, threads, (threads == 256 ? 2 : 1), lily_target::let_next_begin(); \
+             lily_target::wait_for_step(), __VA_ARGS__)
+#define LILY_CROWDED_KERNEL(name, threads, groups, ...)            \
+  LILY_ENTRY(name, threads, groups, lily_target::let_next_begin(); \
+             lily_target::wait_for_step(), __VA_ARGS__)
 #define LILY_EARLY_KERNEL(name, threads, groups, ...) \
+  LILY_ENTRY(name, threads, groups, lily_target::let_next_begin(), __VA_ARGS__)
+#define LILY_BRIDGE_KERNEL(name, threads, groups, ...) \
   LILY_ENTRY(name, threads, groups, (void)0, __VA_ARGS__)
-#define LILY_WAIT_FOR_STEP() lily_target::wait_for_step()
+#define LILY_WAIT_FOR_STEP() (lily_target::wait_for_step(), lily_target::let_next_begin())
 #define LILY_ENTRY(name, threads, groups, begin, ...)                                 \
   extern "C" __attribute__((device_kernel, reqd_work_group_size(threads, 1, 1))) void \
   lily_entry_##name(lily_target::Arguments arguments) __asm__(#name);                 \
   extern "C" __attribute__((device_kernel, reqd_work_group_size(threads, 1, 1))) void \
   lily_entry_##name(lily_target::Arguments arguments) {                               \
     __asm__ volatile("// threads %0 groups %1" ::"n"(threads), "n"(groups));          \
-    lily_target::let_next_begin();                                                    \
     begin;                                                                            \
     lily_target::call<decltype(__VA_ARGS__), __VA_ARGS__>(                            \
         arguments, typename lily_target::Signed<decltype(__VA_ARGS__)>::Bound());     \

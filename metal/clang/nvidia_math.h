@@ -66,12 +66,13 @@ METAL_FUNC float precise_exp2(float x) {
   return __builtin_fabsf(x) < 160.0f ? scale(raw_exp2(x - whole), int(whole)) : raw_exp2(x);
 }
 METAL_FUNC float precise_exp(float x) {
+  // Where the result is zero or infinity it is so at 110 too; without a branch, and NaN stays.
+  x = __nvvm_fmax_nan_f(__nvvm_fmin_nan_f(x, 110.0f), -110.0f);
   // x log2(e) as a whole number and a small rest, the rest with the constant's lower half.
   const float whole = __builtin_rintf(x * 1.44269504088896341f);
   float rest = __builtin_fmaf(x, 1.44269504088896341f, -whole);
   rest = __builtin_fmaf(x, 1.92596299112661746887e-8f, rest);
-  return __builtin_fabsf(x) < 110.0f ? scale(raw_exp2(rest), int(whole))
-                                     : raw_exp2(x * 1.44269504088896341f);
+  return scale(raw_exp2(rest), int(whole));
 }
 
 // Natural logarithm: exponent, and a polynomial of the mantissa in [sqrt(1/2), sqrt(2)), after
@@ -109,7 +110,12 @@ METAL_FUNC float precise_log2(float x) {
 }
 
 METAL_FUNC float precise_sqrt(float x) { return __builtin_sqrtf(x); }
-METAL_FUNC float precise_rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
+// One step of Newton's from the approximation; none where that is zero, infinity or NaN.
+METAL_FUNC float precise_rsqrt(float x) {
+  const float y = fast_rsqrt(x);
+  const float error = __builtin_fmaf(-x * y, y, 1.0f);
+  return __builtin_fabsf(error) < 1.0f ? __builtin_fmaf(0.5f * y, error, y) : y;
+}
 
 METAL_FUNC float precise_tanh(float x) {
   const float size = __builtin_fabsf(x);

@@ -328,8 +328,8 @@ void bind_moe_ops(nb::module_& kernels) {
               "eps"_a, "moe"_a);
   kernels.def("moe_gate_up", &ops::moe_gate_up, "step"_a, "act"_a, "ids"_a, "weights"_a, "logits"_a,
               "x"_a, "gain"_a, "eps"_a, "moe"_a);
-  kernels.def("moe_down", &ops::moe_down, "step"_a, "residual"_a, "act"_a, "shared_act"_a, "ids"_a,
-              "weights"_a, "moe"_a);
+  kernels.def("moe_down", &ops::moe_down, "step"_a, "residual"_a, "act"_a, "shared_act"_a,
+              "logits"_a, "ids"_a, "weights"_a, "moe"_a);
   kernels.def("moe_route", &ops::moe_route, "step"_a, "ids"_a, "weights"_a, "logits"_a);
   kernels.def("moe_sort", &ops::moe_sort, "step"_a, "order"_a, "offsets"_a, "ids"_a);
   kernels.def("moe_grouped_gate_up", &ops::moe_grouped_gate_up, "step"_a, "act"_a, "x"_a, "order"_a,

@@ -5,7 +5,8 @@
 // Kernel names and bindings, in binding order; the GPU kernels of metal/ take the same. <w> is the
 // storage of a weight matrix (f32, bf16, q4, q8) and stands for three bindings: weight, scales,
 // biases (the weight again where not quantised). <k> is the storage of the KV cache (f32, bf16).
-// in unless marked; * = inout, > = out. Segments: kMaxSegments matrices, the last ones the first again.
+// in unless marked; * = inout, > = out. Segments: kMaxSegments matrices, the last ones the first
+// again.
 //
 //   embed_rows_<w>           ids, table<w>, >hidden
 //   norm_rms_f32             x, gain, >y
@@ -27,7 +28,8 @@
 //   moe_router_<w1>_<w2>     x, gain, router<w1>, shared_router<w1>, shared_gate<w2>,
 //                            shared_up<w2>, >logits, >shared_act
 //   moe_gate_up_<w>          x, gain, logits, gate<w>, up<w>, >act, >ids, >weights
-//   moe_down_<w1>_<w2>       act, shared_act, ids, weights, down<w1>, shared_down<w2>, *residual
+//   moe_down_<w1>_<w2>       act, shared_act, ids, weights, down<w1>, shared_down<w2>, *residual,
+//                            logits
 //   moe_route_f32            logits, >ids, >weights
 //   moe_sort_u32             ids, >order, >offsets
 //   moe_grouped_gate_up_<w>  x, order, offsets, gate<w>, up<w>, >act

@@ -167,7 +167,7 @@ void Forward::decode_moe(Step& step, const SessionState& state, const LayerWeigh
                   layer.moe);
   ops::moe_gate_up(step, row.expert_act, row.expert_ids, row.expert_weights, row.router_logits,
                    row.hidden, layer.moe_gain, eps_, layer.moe);
-  ops::moe_down(step, row.hidden, row.expert_act, row.shared_act, row.expert_ids,
+  ops::moe_down(step, row.hidden, row.expert_act, row.shared_act, row.router_logits, row.expert_ids,
                 row.expert_weights, layer.moe);
 }
 

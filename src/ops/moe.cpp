@@ -108,13 +108,15 @@ void moe_gate_up(Step& step, const Tensor& act, const Tensor& ids, const Tensor&
 }
 
 void moe_down(Step& step, const Tensor& residual, const Tensor& act, const Tensor& shared_act,
-              const Tensor& ids, const Tensor& weights, const MoeWeights& moe) {
+              const Tensor& logits, const Tensor& ids, const Tensor& weights,
+              const MoeWeights& moe) {
   const Check check("moe_down");
   MoeParams params = check_weights(check, moe);
   check_dense_experts(check, moe.down);
   check.f32("residual", residual, {{"one token", 1}, {"hidden", params.hidden}});
   check.f32("act", act, {{"slots", params.slots}, {"width", params.width}});
   check.f32("shared_act", shared_act, {{"one token", 1}, {"shared_width", params.shared_width}});
+  check.f32("logits", logits, {{"one token", 1}, {"experts + 1", params.experts + 1ull}});
   check.u32("ids", ids, {{"one token", 1}, {"slots", params.slots}});
   check.f32("weights", weights, {{"one token", 1}, {"slots + 1", params.slots + 1ull}});
 
@@ -128,7 +130,8 @@ void moe_down(Step& step, const Tensor& residual, const Tensor& act, const Tenso
                .in(weights)
                .in(moe.down)
                .in(moe.shared_down)
-               .inout(residual),
+               .inout(residual)
+               .in(logits),
            params, moe_down_grid(step.tiles(), moe));
 }
 

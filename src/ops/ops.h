@@ -124,8 +124,10 @@ void moe_gate_up(Step& step, const Tensor& act, const Tensor& ids, const Tensor&
                  const Tensor& logits, const Tensor& x, const Tensor& gain, float eps,
                  const MoeWeights& moe);
 // Decode 3: residual += sum of weights * down(act) + shared weight * shared down.   f32 [1, H]
+// `logits` are those that `ids` were chosen by: a kernel that begins early chooses for itself.
 void moe_down(Step& step, const Tensor& residual, const Tensor& act, const Tensor& shared_act,
-              const Tensor& ids, const Tensor& weights, const MoeWeights& moe);
+              const Tensor& logits, const Tensor& ids, const Tensor& weights,
+              const MoeWeights& moe);
 // Prefill 1: top-k of each row.   logits f32 [T, E + 1], ids u32 [T, S], weights f32 [T, S + 1]
 void moe_route(Step& step, const Tensor& ids, const Tensor& weights, const Tensor& logits);
 // Prefill 2: slots (t * S + s) sorted by expert, stable.   order u32 [T*S], offsets u32 [E + 1]

@@ -41,7 +41,7 @@ void sample_draw(Step& step, const Tensor& result, const Tensor& blocks, const T
   const Check check("sample_draw");
   SampleParams params{};
   params.tokens = 1;
-  params.vocab = check.count("vocab", vocab);
+  params.vocab = check.count("vocab", vocab, kMaxSampleBlocks * kSampleBlockRows);
   params.num_blocks = num_blocks(vocab);
   check.record("blocks", blocks, "one SampleBlock for kSampleBlockRows of vocab each",
                params.num_blocks * uint64_t{sizeof(SampleBlock)});

@@ -78,6 +78,7 @@ BlockTile lane_tile(const Matrix& matrix, uint64_t columns, uint64_t rows, uint6
 // There multiply-adds and the decoding of codes cost more than memory; a Mac has less memory
 // bandwidth for its arithmetic, and no such units. `slices` of columns at most, one a simdgroup.
 constexpr uint64_t kDigitGroup = 64, kDigitRows = 16;
+constexpr uint32_t kTwoEach = 264;  // groups, two for each multiprocessor of an H200
 bool takes_digits(Tiles tiles, const Matrix& matrix, Storage storage, uint64_t slice_columns,
                   uint64_t slices) {
   return tiles == Tiles::nvidia && matrix.storage == storage && matrix.group_size == kDigitGroup &&
@@ -103,7 +104,10 @@ Grid gemv_grid(Tiles tiles, const Matrix& first, const LinearParams& params) {
     return grid(groups, 1, 256, variant);
   };
   if (takes_digits(tiles, first, Storage::q4, 256, kSimdgroups)) {
-    return digits(2 * kDigitRows, "_i32x256");
+    // 12,352 rows in groups of 48 are one wave of two groups on each of the 132 multiprocessors of
+    // an H200, with as much under way as these can hold.
+    const bool many = rows > kTwoEach * 2 * kDigitRows;
+    return many ? digits(3 * kDigitRows, "_i48x256") : digits(2 * kDigitRows, "_i32x256");
   }
   if (takes_digits(tiles, first, Storage::q4, 512, kSimdgroups)) {
     return digits(kDigitRows, "_i16x512");
@@ -191,9 +195,12 @@ Grid moe_gate_up_grid(Tiles tiles, const MoeWeights& moe) {
   if (digits) return grid(groups, moe.slots, 288, "_i256");  // a simdgroup more, which chooses
   return grid(groups, moe.slots, 256);
 }
+// By digits after digits only: moe_down_digits reads the router's logits before it waits, which is
+// right where the kernel before it is the bridge that moe_gate_up_digits is.
 Grid moe_down_grid(Tiles tiles, const MoeWeights& moe) {
   const uint32_t groups = groups_of(moe.down.rows, 16);
-  if (takes_digits(tiles, moe.down, Storage::q4, 512, UINT32_MAX) &&
+  if (takes_digits(tiles, moe.gate, Storage::q4, 256, kSimdgroups) &&
+      takes_digits(tiles, moe.down, Storage::q4, 512, UINT32_MAX) &&
       takes_digits(tiles, moe.shared_down, Storage::q4, 512, UINT32_MAX)) {
     return grid(groups, 1, 288, "_i512");  // 8 experts and the shared one: a simdgroup each
   }

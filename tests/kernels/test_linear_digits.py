@@ -17,8 +17,9 @@ from kernels.weights import make_weight
 
 pytestmark = pytest.mark.usefixtures("nvidia_tiles")
 
-# (rows, cols): one slice of columns, all slices of either tile, and tiles that end in a rest.
-SHAPES = [(5, 256), (67, 768), (33, 2048), (19, 2560), (16, 4096)]
+# (rows, cols): one slice of columns, all slices of either tile, tiles that end in a rest, and more
+# rows than two groups on each multiprocessor would have.
+SHAPES = [(5, 256), (67, 768), (33, 2048), (19, 2560), (16, 4096), (8449, 256)]
 
 
 def launched(device: native.Device, x: np.ndarray, weight, *, norm: bool = False) -> str:
@@ -38,7 +39,8 @@ def test_products(device, rng, rows, cols):
     """Plain, added to the residual stream, and with the norm folded in."""
     weight = make_weight(rng, "q4", 64, (rows, cols), scale=0.5)
     x = rows_of(rng, 1, cols)
-    assert ("_i32x256" if cols <= 2048 else "_i16x512") in launched(device, x, weight)
+    tile = "_i48x256" if rows > 8448 else "_i32x256" if cols <= 2048 else "_i16x512"
+    assert tile in launched(device, x, weight)
     assert_product(device, run(device, x, [weight]), x, [weight])
 
     residual = (rng.standard_normal((1, rows)) * 3).astype(np.float32)

@@ -51,7 +51,7 @@ def run_decode(
     step = arena.step()
     native.moe_router(step, found, shared_act, row, scale, EPS, moe)
     native.moe_gate_up(step, act, ids, weights, chosen_from, row, scale, EPS, moe)
-    native.moe_down(step, residual, act, shared_act, ids, weights, moe)
+    native.moe_down(step, residual, act, shared_act, chosen_from, ids, weights, moe)
     arena.run_step(step)
     tensors = {
         "logits": found,
@@ -179,7 +179,7 @@ def test_refusals(host, rng):
     operations = {
         native.moe_router: ("logits", "shared_act", "x", "gain", "eps"),
         native.moe_gate_up: ("act", "ids", "weights", "logits", "x", "gain", "eps"),
-        native.moe_down: ("residual", "act", "shared_act", "ids", "weights"),
+        native.moe_down: ("residual", "act", "shared_act", "logits", "ids", "weights"),
     }
     for operation, names in operations.items():
 

@@ -99,7 +99,7 @@ def check_text(name: str, text: str) -> list[Finding]:
 
 def _unnamed_kernels(name: str, code: str) -> Iterator[Finding]:
     """Functions marked [[kernel]] that no LILY_KERNEL names."""
-    places = [match.end() for match in re.finditer(r"\bLILY_(?:EARLY_)?KERNEL\s*\(", code)]
+    places = [match.end() for match in re.finditer(r"\bLILY_(?:EARLY_|BRIDGE_)?KERNEL\s*\(", code)]
     named = " ".join(code[place : code.find("\n\n", place)] for place in places)
     for match in re.finditer(r"\[\[kernel\]\]\s*(?:void\s+)?(\w+)", code):
         if not re.search(rf"\b{match[1]}\b", named):

@@ -100,15 +100,14 @@ class Recorder:
 
     def _linear(self) -> None:
         op, t, step = self.native, self.tensor, self.step
-        for storage, cols, tokens in product(
-            STORAGES, (128, 512, 4096, 8192), (1, 2, 4, 7, 16, 20, 40, 129)
-        ):
-            matrix = self.matrix(storage, 8, cols)
+        some = product(STORAGES, (8,), (128, 512, 4096, 8192), (1, 2, 4, 7, 16, 20, 40, 129))
+        for storage, rows, cols, tokens in (*some, ("q4", 9000, 256, 1)):
+            matrix = self.matrix(storage, rows, cols)
             for dtype in TYPES:
                 x = t(tokens, cols, dtype=dtype)
-                op.linear(step, t(tokens, 16), x, [matrix, matrix])
-                op.linear_add(step, t(tokens, 8), x, matrix)
-            op.linear_norm(step, t(1, 8), t(1, cols), t(cols), 1e-6, [matrix])
+                op.linear(step, t(tokens, 2 * rows), x, [matrix, matrix])
+                op.linear_add(step, t(tokens, rows), x, matrix)
+            op.linear_norm(step, t(1, rows), t(1, cols), t(cols), 1e-6, [matrix])
 
     def _attention(self, head_dim: int) -> None:
         op, t, step = self.native, self.tensor, self.step
@@ -181,7 +180,7 @@ class Recorder:
             act, ids, weights = t(2, width), t(1, 2, dtype="u32"), t(1, 3)
             op.moe_router(step, logits, shared, row, gain, 1e-6, moe)
             op.moe_gate_up(step, act, ids, weights, logits, row, gain, 1e-6, moe)
-            op.moe_down(step, t(1, hidden), act, shared, ids, weights, moe)
+            op.moe_down(step, t(1, hidden), act, shared, logits, ids, weights, moe)
 
     def _grouped(self) -> None:
         op, t, step = self.native, self.tensor, self.step

@@ -353,10 +353,11 @@ def sample_logits(device, rng):
 @check("sample.metal", "sample_draw_f32")
 def sample_draw(device, rng):
     """Greedy and filtered draws over several blocks."""
-    from kernels import test_sample
+    from kernels import test_sample, test_sample_blocks
 
     for vocab in (65, 5003):
         test_sample.test_greedy(device, rng, vocab)
+    test_sample_blocks.test_more_blocks_than_candidates(device, rng)
     test_sample.test_draw_within_candidates(device, rng, 5003, test_sample.ON_CANDIDATES[2])
     test_sample.test_exact_nucleus(device, rng)
 

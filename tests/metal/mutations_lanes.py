@@ -24,7 +24,7 @@ LANE_FAULTS = [
         "uint2(pick_bytes(low, high, 0x6420)",
         "uint2(pick_bytes(low, high, 0x7531)",
     ),
-    digits("exponent-of-one-lane", "top = max(top, simd_shuffle_xor(top, apart));", ""),
+    digits("exponent-of-one-lane", "top = fmax(top, simd_shuffle_xor(top, apart));", ""),
     digits(
         "wrong-scale",
         "second ? pair & 0xFFFF0000u : pair << 16",
@@ -36,11 +36,11 @@ LANE_FAULTS = [
     removed(
         "digits-no-simdgroup-barrier",
         "digits.h",
-        "kPitch + kRows] = squares;\n    ",
+        "stage_slice<S, STEPS>(source, column, digits, lane);\n    ",
         SIMD_BARRIER,
         "digits",
     ),
-    removed("digits-no-barrier", "digits.h", "simdgroup * kPitch, lane);\n    ", BARRIER, "digits"),
+    removed("digits-no-barrier", "digits.h", "kPitch + kRows] = squares;\n    ", BARRIER, "digits"),
     Fault(
         "digits-row-past-the-end",
         "linear_digits.metal",
@@ -76,16 +76,16 @@ LANE_FAULTS = [
     Fault(
         "moe-digits-weight-of-first-slot",
         "moe_digits.metal",
-        "const float weight = weights[slot];",
-        "const float weight = weights[0];",
+        "weight = weights[pieces.slot];",
+        "weight = weights[0];",
         "moe_digits",
         NUMBERS,
     ),
     Fault(
         "moe-digits-no-second-barrier",
         "moe_digits.metal",
-        "simdgroup_barrier(mem_flags::mem_threadgroup);\n      stage_slice",
-        "stage_slice",
+        "    }\n    simdgroup_barrier(mem_flags::mem_threadgroup);\n",
+        "    }\n",
         "moe_digits",
         RACE,
     ),
@@ -98,12 +98,12 @@ LANE_FAULTS = [
         NUMBERS,
     ),
     lanes(
-        "newest-not-waited-for",
+        "newest-not-taken",
         "has_newest && first + Shape::kBlock > position",
         "false",
         (*RACE, *NUMBERS),
     ),
-    lanes("token-past-the-part", "+ i % 2, end - 1)", "+ i % 2, end)"),
+    lanes("newest-one-late", "r * 8 + lane / 4 < newest", "r * 8 + lane / 4 <= newest"),
     lanes("mask-one-too-many", "from + lane / 4 + 8 < end", "from + lane / 4 + 8 <= end"),
     lanes("not-rescaled", "sums[s][j][2 + i] *= factor;", "sums[s][j][2 + i] *= 1.0f;"),
     lanes(

@@ -157,7 +157,7 @@ DELTA = [
     removed(
         "step-no-barrier",
         "delta.metal",
-        "position, convolved, thread_index);\n  ",
+        "own_gain * silu(z) : 0.0f;\n  ",
         BARRIER,
         "delta_step",
     ),
@@ -252,8 +252,8 @@ MOE = [
     Fault(
         "moe-wrong-slot",
         "moe.metal",
-        "simd_broadcast(chosen.id, ushort(slot))",
-        "simd_broadcast(chosen.id, ushort(0))",
+        "simd_broadcast(ranked.id, ushort(slot))",
+        "simd_broadcast(ranked.id, ushort(0))",
         "moe",
         NUMBERS,
     ),
@@ -265,8 +265,8 @@ MOE = [
     chosen("tie-to-higher-key", "high.key > low.key)", "high.key >= low.key)"),
     chosen(
         "softmax-sign",
-        "exp(of_key(key) - of_key(first_key))",
-        "exp(of_key(first_key) - of_key(key))",
+        "exp(of_key(ranked.key) - of_key(ranked.first_key))",
+        "exp(of_key(ranked.first_key) - of_key(ranked.key))",
     ),
     chosen("same-expert-again", "== id ? 0 : keys[n]", "== id ? keys[n] : keys[n]"),
     removed(
@@ -368,8 +368,8 @@ MOE_FEW = [
     Fault(
         "moe-few-rows-of-first-slot",
         "moe_few.metal",
-        "order ? order[source.tile.begin + m] : source.tile.begin + m",
-        "order ? order[source.tile.begin] : source.tile.begin",
+        "order[source.tile.begin + m]",
+        "order[source.tile.begin]",
         "moe_few",
         NUMBERS,
     ),

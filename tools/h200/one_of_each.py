@@ -84,14 +84,16 @@ def _mixed_experts(memory: Memory, first: str, second: str) -> Iterator[Case]:
     )
     x, gain = memory.normal(1, hidden), memory.normal(hidden)
     act, shared = memory.normal(slots, width), memory.normal(1, width)
+    logits = memory.empty(1, TINY.experts + 1)  # all equal, which chooses the first
     ids = memory.tensor(np.arange(slots, dtype=np.uint32)[None])
 
     def router(step: native.Step) -> None:
-        logits = memory.empty(1, TINY.experts + 1)
-        native.moe_router(step, logits, shared, x, gain, 1e-6, weights)
+        found = memory.empty(1, TINY.experts + 1)
+        native.moe_router(step, found, shared, x, gain, 1e-6, weights)
 
     def down(step: native.Step) -> None:
-        native.moe_down(step, x, act, shared, ids, memory.normal(1, slots + 1), weights)
+        shares = memory.normal(1, slots + 1)
+        native.moe_down(step, x, act, shared, logits, ids, shares, weights)
 
     yield Case("moe", "router", f"{first}, {second}", 1, 0, router)
     yield Case("moe", "down", f"{first}, {second}", 1, 0, down)

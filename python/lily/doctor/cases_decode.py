@@ -239,10 +239,12 @@ def _down(shape: ModelShape) -> Check:
 
         def record(place: Place, step: native.Step, turn: int) -> None:
             turned = (ids + np.uint32(turn * shape.slots)) % np.uint32(shape.experts)
-            rows, row = place.tensor(act), place.tensor(shared)
+            logits = np.zeros((1, shape.experts + 1), np.float32)
+            logits[0, turned[0]] = np.arange(shape.slots, 0, -1)  # which choose the same
+            rows, row, found = place.tensor(act), place.tensor(shared), place.tensor(logits)
             chosen, shares = place.tensor(turned), place.tensor(weights)
             residual = place.inout("residual", before)
-            native.moe_down(step, residual, rows, row, chosen, shares, experts.on(place))
+            native.moe_down(step, residual, rows, row, found, chosen, shares, experts.on(place))
 
         def want() -> dict[str, Array]:
             total = before + weights[0, -1] * (
