@@ -200,11 +200,17 @@ def _derived(case: Case, microseconds: float, limits: dict[str, Any]) -> dict[st
         derived["flops"] = case.flops
         derived["tflop_per_s"] = round(case.flops / seconds / 1e12, 2)
         derived["share"] = round(derived["tflop_per_s"] / limits["bf16_matmul_tflop_per_s"], 4)
+        if "mma_sync_tflop_per_s" in limits:
+            share = derived["tflop_per_s"] / limits["mma_sync_tflop_per_s"]
+            derived["mma_sync_share"] = round(share, 4)
     return derived
 
 
 def _table(figures: list[dict[str, Any]]) -> str:
-    lines = ["| kernel | arm | us | rate | share | Lily faster by |", "|---|---|---|---|---|---|"]
+    lines = [
+        "| kernel | arm | us | rate | share | of mma.sync | Lily faster by |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for figure in figures:
         rate = ""
         if "gb_per_s" in figure:
@@ -212,9 +218,10 @@ def _table(figures: list[dict[str, Any]]) -> str:
         elif "tflop_per_s" in figure:
             rate = f"{figure['tflop_per_s']:,.1f} TFLOP/s"
         share = f"{figure['share']:.0%}" if "share" in figure else ""
+        mma = f"{figure['mma_sync_share']:.0%}" if "mma_sync_share" in figure else ""
         ratio = figure.get("lily_is_faster_by", "")
         mark = "" if figure["steady"] else " (!)"
         kernel = figure["kernel"].replace("|", "\\|")
-        cells = [kernel, figure["arm"], f"{figure['median']:,.2f}{mark}", rate, share]
+        cells = [kernel, figure["arm"], f"{figure['median']:,.2f}{mark}", rate, share, mma]
         lines.append(f"| {' | '.join(cells)} | {ratio} |")
     return "\n".join(lines)

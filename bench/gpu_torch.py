@@ -19,6 +19,7 @@ ROTATION_BYTES = 4 * L2_BYTES
 _LEAST_CALLS = 8
 _COPY_BYTES, _SMALL_COPY_BYTES = 4 << 30, 1 << 20
 _MATMUL, _SMALL_MATMUL = 8192, 128
+_MMA_TURNS = 20_000  # about as long as a matrix product of 8192
 
 
 class Lab:
@@ -30,6 +31,7 @@ class Lab:
         self.small = small
         self.bandwidth_samples: list[float] = []
         self.matmul_samples: list[float] = []
+        self.mma_sync_samples: list[float] = []
 
     def copies(self, moved_bytes: int) -> int:
         """How many sets of inputs a cache cannot hold."""
@@ -86,9 +88,11 @@ class Lab:
         return measure
 
     def measure_limits(self) -> None:
-        """More samples of the device's copy bandwidth and of its bf16 matrix rate."""
+        """More samples of the device's copy bandwidth and of its bf16 matrix rates."""
         self.bandwidth_samples += self._copy_gb_per_s()
         self.matmul_samples += self._matmul_tflop_per_s()
+        if self.is_gpu:
+            self.mma_sync_samples += self._mma_sync_tflop_per_s()
         self.forget()
 
     def _copy_gb_per_s(self) -> list[float]:
@@ -106,16 +110,31 @@ class Lab:
         product = self.arm(lambda _: a @ b, 1)
         return [2 * edge**3 / product() / 1e6 for _ in range(5)]
 
+    def _mma_sync_tflop_per_s(self) -> list[float]:
+        """The rate of the instruction that Lily's kernels use, whose factors are in registers."""
+        from bench.gpu_triton import MMA_FLOPS, MMA_THREADS, mma_sync
+
+        programs = torch.cuda.get_device_properties(self.device).multi_processor_count
+        factors = self.random(6 * MMA_THREADS, 2)
+        out = torch.empty(programs * MMA_THREADS, device=self.device)
+        product = self.arm(lambda _: mma_sync(factors, out, _MMA_TURNS), 1)
+        flops = programs * MMA_THREADS // 32 * _MMA_TURNS * MMA_FLOPS
+        return [flops / product() / 1e6 for _ in range(5)]
+
     def limits(self) -> dict[str, Any]:
         """The best samples, so that shares err on the low side."""
-        return {
+        limits = {
             "copy_gb_per_s": max(self.bandwidth_samples),
             "bf16_matmul_tflop_per_s": max(self.matmul_samples),
             "copy_samples": self.bandwidth_samples,
             "matmul_samples": self.matmul_samples,
             "how": f"torch {torch.__version__}: a kernel that reads and writes 4 GiB; "
-            "8192 x 8192 x 8192, random numbers",
+            "8192 x 8192 x 8192, random numbers; mma.sync m16n8k16 of bf16 from registers alone",
         }
+        if self.mma_sync_samples:
+            limits["mma_sync_tflop_per_s"] = max(self.mma_sync_samples)
+            limits["mma_sync_samples"] = self.mma_sync_samples
+        return limits
 
     def forget(self) -> None:
         """Hand memory back, where the device still answers."""

@@ -1,6 +1,7 @@
-"""Two kernels in Triton, as one would write them in an hour: where PyTorch has no single call.
+"""Kernels in Triton: two as one would write them in an hour, where PyTorch has no single call, and
+one that keeps mma.sync busy and does nothing else.
 
-Both work on the very layout that Lily's kernels read. Knows no device and no clock.
+The two work on the very layout that Lily's kernels read. Knows no clock.
 """
 
 from __future__ import annotations
@@ -95,3 +96,65 @@ def delta_step(
         state, q, k, v, decay, beta, out, dk=dk, dv=dv, block_rows=rows
     )
     return out
+
+
+MMA_THREADS = 512  # of a program: 16 warps, 4 for each of a multiprocessor's matrix units
+_MMA_SUMS = 8  # products that a warp has under way: the next begins before the last one ends
+MMA_FLOPS = 2 * 16 * 8 * 16 * _MMA_SUMS  # of a warp in a turn of the loop
+
+
+def _mma_loop() -> str:
+    """PTX: $1 turns of products whose factors, the words $2 to $7, never leave registers."""
+    sums = [", ".join(f"c{4 * n + i}" for i in range(4)) for n in range(_MMA_SUMS)]
+    products = (
+        f"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {{{c}}}, {{$2, $3, $4, $5}}, "
+        f"{{$6, $7}}, {{{c}}};"
+        for c in sums
+    )
+    return "\n".join(
+        [
+            "{",
+            f".reg .pred more; .reg .b32 left; .reg .f32 c<{4 * _MMA_SUMS}>;",
+            "mov.b32 left, $1; mov.f32 $0, 0f00000000;",
+            *(f"mov.f32 c{i}, 0f00000000;" for i in range(4 * _MMA_SUMS)),
+            "again:",
+            *products,
+            "add.s32 left, left, -1; setp.ne.s32 more, left, 0; @more bra again;",
+            *(f"add.f32 $0, $0, c{i};" for i in range(4 * _MMA_SUMS)),
+            "}",
+        ]
+    )
+
+
+_MMA_LOOP = tl.constexpr(_mma_loop())
+
+
+@triton.jit
+def _mma_sync(factors, out, turns, threads: tl.constexpr):
+    thread = tl.arange(0, threads)
+    left = tl.full((threads,), 0, tl.int32) + turns
+    words = factors + thread
+    total = tl.inline_asm_elementwise(
+        _MMA_LOOP,
+        "=f,r,r,r,r,r,r,r",
+        [
+            left,
+            tl.load(words),
+            tl.load(words + threads),
+            tl.load(words + 2 * threads),
+            tl.load(words + 3 * threads),
+            tl.load(words + 4 * threads),
+            tl.load(words + 5 * threads),
+        ],
+        dtype=tl.float32,
+        is_pure=False,
+        pack=1,
+    )
+    tl.store(out + tl.program_id(0) * threads + thread, total)
+
+
+def mma_sync(factors: torch.Tensor, out: torch.Tensor, turns: int) -> None:
+    """Multiply bf16 factors [6 * MMA_THREADS, 2]; one program for each MMA_THREADS of `out`."""
+    programs = out.numel() // MMA_THREADS
+    words = factors.view(torch.int32)
+    _mma_sync[(programs,)](words, out, turns, threads=MMA_THREADS, num_warps=MMA_THREADS // 32)

@@ -8,6 +8,8 @@
 //           Row weight(uint n)                   row n of the tile, likewise
 //   Sink:   void store(uint m, uint n, threadgroup const float* row, uint lane)
 //           gets WN neighbouring results of row m, from column n of the tile on
+//           Where lanes are known (gemm_lanes.h), instead: uint place(uint m), where row m goes,
+//           and void store_pairs(uint place, uint n, thread const Pairs<BLOCKS>& pairs)
 #pragma once
 
 #include "tile.h"
@@ -39,7 +41,7 @@ typedef TileShape<64, 64, 32, 32> WideTile;
 
 // Threadgroup memory of a block product. The patches lie over the staged factors, which nobody
 // reads any more when results are stored.
-template <class A, class Shape>
+template <class S, class A, class Shape>
 struct GemmMemory {
   enum : uint {
     kFactors = (Shape::kRows + Shape::kColumns) * Shape::kPitch,  // of type A

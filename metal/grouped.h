@@ -13,8 +13,9 @@ struct ExpertTile {
 
 enum : uint { kShareOfExperts = kMaxExperts / kLanes };  // of a lane
 
-// The tile'th tile of `height` rows. Each lane adds up the tiles of its share of the experts, whose
-// bounds it loads together.
+// The tile'th tile of `height` rows at most: an expert's rows are spread over as many tiles as they
+// need, in bands of 16, which is what matrix units compute at once. Each lane adds up the tiles of
+// its share of the experts, whose bounds it loads together.
 inline ExpertTile find_tile(device const uint* offsets, uint experts, uint tile, uint height,
                             uint lane) {
   const uint share = (experts + kLanes - 1) / kLanes;
@@ -32,9 +33,11 @@ inline ExpertTile find_tile(device const uint* offsets, uint experts, uint tile,
   for (uint i = 0; i < kShareOfExperts; ++i) {
     const uint tiles = (bounds[i + 1] - bounds[i] + height - 1) / height;
     if (tile >= before && tile - before < tiles) {
+      const uint rows = bounds[i + 1] - bounds[i], band = min(height, 16u);
+      const uint each = (rows + tiles * band - 1) / (tiles * band) * band;
       found.expert = first + i;
-      found.begin = bounds[i] + (tile - before) * height;
-      found.end = min(found.begin + height, bounds[i + 1]);
+      found.begin = bounds[i] + (tile - before) * each;
+      found.end = min(found.begin + each, bounds[i + 1]);
     }
     before += tiles;
   }

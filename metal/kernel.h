@@ -37,6 +37,9 @@ using namespace metal;
 // waited, so that it may read what kernels before this one wrote before it waits itself.
 #define LILY_BRIDGE_KERNEL(name, threads, groups, ...) LILY_KERNEL(name, threads, __VA_ARGS__)
 #define LILY_WAIT_FOR_STEP()
+// LILY_CROWDED_KERNEL: not early, but with a bound of its own on its registers: so many `groups`
+// should fit on a core.
+#define LILY_CROWDED_KERNEL(name, threads, groups, ...) LILY_KERNEL(name, threads, __VA_ARGS__)
 // LILY_THREADGROUP(type, name, count): an array that the threads of a group share.
 #define LILY_THREADGROUP(type, name, count) threadgroup type name[count]
 #endif

@@ -8,13 +8,13 @@
 //                                    2 (l % 4) and the next
 //   load_turned_matrices(...)        the same of the transposed matrices
 //   copy_ahead(to, from, there)      begins to copy 16 bytes; zeros where nothing is there
+//   copy_eight_ahead(to, from)       begins to copy 8 bytes
 //   close_copies()                   ends a group of copies
 //   wait_for_copies<LEFT>()          until all of this thread's groups but the last LEFT are there;
 //                                    other threads see them after a barrier
 //   load_fresh(from)                 a word as the device's memory has it, past the core's cache
 //   bfloat_pair(low, high)           both, rounded, in a word
 //   fma_pairs(a, b, c)               a b + c of the pairs, each rounded once
-//   and_or(a, b, c)                  a & b | c
 #pragma once
 
 #include "lane_tile.h"

@@ -23,9 +23,11 @@ inline void load_turned_matrices(thread uint (&to)[4], threadgroup const bfloat*
   }
 }
 
-inline void copy_ahead(threadgroup bfloat* to, device const bfloat* from, bool there) {
+template <class T>
+inline void copy_ahead(threadgroup T* to, device const T* from, bool there) {
   *(threadgroup uint4*)to = there ? *(device const uint4*)from : uint4(0u);
 }
+inline void copy_eight_ahead(threadgroup uint2* to, device const uint2* from) { *to = *from; }
 inline void close_copies() {}
 template <uint LEFT>
 inline void wait_for_copies() {}
@@ -35,7 +37,6 @@ inline float load_fresh(device const float* from) { return *from; }
 inline uint bfloat_pair(float low, float high) {
   return uint(as_type<ushort>(bfloat(low))) | uint(as_type<ushort>(bfloat(high))) << 16;
 }
-inline uint and_or(uint a, uint b, uint c) { return (a & b) | c; }
 inline uint fma_pairs(uint a, uint b, uint c) {
   return bfloat_pair(fma(as_type<float>(a << 16), as_type<float>(b << 16), as_type<float>(c << 16)),
                      fma(as_type<float>(a & 0xFFFF0000u), as_type<float>(b & 0xFFFF0000u),

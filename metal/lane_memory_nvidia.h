@@ -20,9 +20,15 @@ inline void load_turned_matrices(thread uint (&to)[4], threadgroup const bfloat*
                    : "memory");
 }
 
-inline void copy_ahead(threadgroup bfloat* to, device const bfloat* from, bool there) {
+template <class T>
+inline void copy_ahead(threadgroup T* to, device const T* from, bool there) {
   __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address_of(to)),
                    "l"(from), "r"(there ? 16 : 0)
+                   : "memory");
+}
+inline void copy_eight_ahead(threadgroup uint2* to, device const uint2* from) {
+  __asm__ volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(shared_address_of(to)),
+                   "l"(from)
                    : "memory");
 }
 inline void close_copies() { __asm__ volatile("cp.async.commit_group;" ::: "memory"); }
@@ -41,12 +47,6 @@ inline uint bfloat_pair(float low, float high) {
   uint pair;
   __asm__("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
-}
-// One instruction, which the compiler does not find where b and c are constants.
-inline uint and_or(uint a, uint b, uint c) {
-  uint bits;
-  __asm__("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(bits) : "r"(a), "r"(b), "r"(c));
-  return bits;
 }
 inline uint fma_pairs(uint a, uint b, uint c) {
   uint sum;

@@ -13,7 +13,7 @@
 //                                  4) and the next, and gets the same place of the transpose
 //   pick_bytes(a, b, selector)     hexadecimal digit n of the selector is which byte of (b a), of
 //   8,
-//                                  becomes byte n
+//                                  becomes byte n; 8 more: only its sign does, in all bits
 //
 // All lanes of a simdgroup call together. Knows no kernel.
 #pragma once

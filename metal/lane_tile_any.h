@@ -8,8 +8,9 @@ inline uint pick_bytes(uint a, uint b, uint selector) {
   uint picked = 0;
   LILY_UNROLL
   for (uint n = 0; n < 4; ++n) {
-    const uint from = selector >> (4 * n) & 7;
-    picked |= ((from < 4 ? a : b) >> (from % 4 * 8) & 0xFF) << (8 * n);
+    const uint from = selector >> (4 * n) & 15;
+    const uint byte = ((from & 4) == 0 ? a : b) >> (from % 4 * 8) & 0xFF;
+    picked |= (from < 8 ? byte : byte < 128 ? 0u : 0xFFu) << (8 * n);
   }
   return picked;
 }

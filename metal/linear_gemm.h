@@ -36,10 +36,11 @@ struct DenseSink {
       to[i + lane] = ADD ? to[i + lane] + row[i + lane] : row[i + lane];
     }
   }
+  uint place(uint m) const thread { return first_row + m; }
   // pairs.at[i]: results n + 16 i and its neighbour.
   template <uint BLOCKS>
-  void store_pairs(uint m, uint n, thread const Pairs<BLOCKS>& pairs) const thread {
-    device float* to = y + (first_row + m) * stride + first_column + n;
+  void store_pairs(uint place, uint n, thread const Pairs<BLOCKS>& pairs) const thread {
+    device float* to = y + place * stride + first_column + n;
     const bool vectors = stride % 2 == 0 && columns % 2 == 0;  // y begins at a multiple of 16 bytes
     LILY_UNROLL
     for (uint i = 0; i < BLOCKS; ++i) {
@@ -71,7 +72,7 @@ template <class S, class A, class Shape>
                             LILY_SEGMENT(0, 2), LILY_SEGMENT(1, 5), LILY_SEGMENT(2, 8),
                             LILY_SEGMENT(3, 11), constant LinearParams& p [[buffer(14)]],
                             LILY_PLACE) {
-  LILY_THREADGROUP(Sixteen, memory, (GemmMemory<A, Shape>::kBytes / 16));
+  LILY_THREADGROUP(Sixteen, memory, (GemmMemory<S, A, Shape>::kBytes / 16));
   const Segments segments{{LILY_STORED(0), LILY_STORED(1), LILY_STORED(2), LILY_STORED(3)}};
   dense<S, A, Shape, false>(x, y, segments, p, memory, group, thread_index, lane, simdgroup);
 }
@@ -80,7 +81,7 @@ template <class S, class A, class Shape>
 [[kernel]] void linear_gemm_add(device const A* x [[buffer(0)]], device float* y [[buffer(1)]],
                                 LILY_SEGMENT(0, 2), constant LinearParams& p [[buffer(5)]],
                                 LILY_PLACE) {
-  LILY_THREADGROUP(Sixteen, memory, (GemmMemory<A, Shape>::kBytes / 16));
+  LILY_THREADGROUP(Sixteen, memory, (GemmMemory<S, A, Shape>::kBytes / 16));
   const Segments segments{{LILY_STORED(0), LILY_STORED(0), LILY_STORED(0), LILY_STORED(0)}};
   dense<S, A, Shape, true>(x, y, segments, p, memory, group, thread_index, lane, simdgroup);
 }

@@ -44,11 +44,12 @@ struct GateUpSink {
     if (tile.begin + m >= tile.end || lane >= Shape::WN / 2 || output >= width) return;
     act[ulong(tile.begin + m) * width + output] = A(silu(row[lane]) * row[Shape::WN / 2 + lane]);
   }
+  uint place(uint m) const thread { return tile.begin + m; }
   // pairs.at[i]: results n + 16 i and its neighbour; the first half are gates.
   template <uint BLOCKS>
-  void store_pairs(uint m, uint n, thread const Pairs<BLOCKS>& pairs) const thread {
+  void store_pairs(uint place, uint n, thread const Pairs<BLOCKS>& pairs) const thread {
     const uint output = first_output + n / Shape::WN * (Shape::WN / 2) + n % 16;
-    device A* to = act + ulong(tile.begin + m) * width;
+    device A* to = act + ulong(place) * width;
     LILY_UNROLL
     for (uint i = 0; i < BLOCKS / 2; ++i) {
       const uint at = output + 16 * i;
@@ -69,7 +70,7 @@ template <class S, class A, class Shape>
     device const uchar* up [[buffer(6)]], device const bfloat* up_scales [[buffer(7)]],
     device const bfloat* up_biases [[buffer(8)]], device A* act [[buffer(9)]],
     constant MoeParams& p [[buffer(10)]], LILY_PLACE) {
-  LILY_THREADGROUP(Sixteen, memory, (GemmMemory<A, Shape>::kBytes / 16));
+  LILY_THREADGROUP(Sixteen, memory, (GemmMemory<S, A, Shape>::kBytes / 16));
   const ExpertTile tile = find_tile(offsets, p.experts, group.y, Shape::kRows, lane);
   if (tile.begin == tile.end) return;
   const Stored gates{gate, gate_scales, gate_biases, p.hidden, p.group_size};
@@ -107,10 +108,10 @@ struct DownSink {
   ExpertTile tile;
   uint hidden, first_output;
 
-  uint slot_of(uint m) const thread { return order[tile.begin + m]; }
+  uint place(uint m) const thread { return order[tile.begin + m]; }
   void store(uint m, uint n, threadgroup const float* row, uint lane) const thread {
     if (tile.begin + m >= tile.end) return;
-    const uint slot = slot_of(m);
+    const uint slot = place(m);
     LILY_UNROLL
     for (uint i = 0; i < Shape::WN; i += kLanes) {
       const uint output = first_output + n + i + lane;
@@ -119,9 +120,8 @@ struct DownSink {
   }
   // pairs.at[i]: results n + 16 i and its neighbour.
   template <uint BLOCKS>
-  void store_pairs(uint m, uint n, thread const Pairs<BLOCKS>& pairs) const thread {
-    const uint slot = slot_of(m);
-    device float* to = y + ulong(slot) * hidden;
+  void store_pairs(uint place, uint n, thread const Pairs<BLOCKS>& pairs) const thread {
+    device float* to = y + ulong(place) * hidden;
     LILY_UNROLL
     for (uint i = 0; i < BLOCKS; ++i) {
       const uint at = first_output + n + 16 * i;
@@ -142,7 +142,7 @@ template <class S, class A, class Shape>
     device const uint* offsets [[buffer(2)]], device const uchar* down [[buffer(3)]],
     device const bfloat* down_scales [[buffer(4)]], device const bfloat* down_biases [[buffer(5)]],
     device float* y [[buffer(6)]], constant MoeParams& p [[buffer(7)]], LILY_PLACE) {
-  LILY_THREADGROUP(Sixteen, memory, (GemmMemory<A, Shape>::kBytes / 16));
+  LILY_THREADGROUP(Sixteen, memory, (GemmMemory<S, A, Shape>::kBytes / 16));
   const ExpertTile tile = find_tile(offsets, p.experts, group.y, Shape::kRows, lane);
   if (tile.begin == tile.end) return;
   const Stored matrix{down, down_scales, down_biases, p.width, p.group_size};

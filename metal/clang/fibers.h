@@ -260,6 +260,7 @@ LILY_FIBERS_UNWATCHED void declaration() {}
 
 #define LILY_EARLY_KERNEL(name, threads, groups, ...) LILY_KERNEL(name, threads, __VA_ARGS__)
 #define LILY_BRIDGE_KERNEL(name, threads, groups, ...) LILY_KERNEL(name, threads, __VA_ARGS__)
+#define LILY_CROWDED_KERNEL(name, threads, groups, ...) LILY_KERNEL(name, threads, __VA_ARGS__)
 #define LILY_WAIT_FOR_STEP()
 
 // The type goes through a name of its own: `uint4 (` would be the constructor of types.h.

@@ -183,6 +183,9 @@ METAL_FUNC threadgroup Array* shared_array() {
 #define LILY_KERNEL(name, threads, ...)                                              \
   LILY_ENTRY(name, threads, (threads == 256 ? 2 : 1), lily_target::let_next_begin(); \
              lily_target::wait_for_step(), __VA_ARGS__)
+#define LILY_CROWDED_KERNEL(name, threads, groups, ...)            \
+  LILY_ENTRY(name, threads, groups, lily_target::let_next_begin(); \
+             lily_target::wait_for_step(), __VA_ARGS__)
 #define LILY_EARLY_KERNEL(name, threads, groups, ...) \
   LILY_ENTRY(name, threads, groups, lily_target::let_next_begin(), __VA_ARGS__)
 #define LILY_BRIDGE_KERNEL(name, threads, groups, ...) \

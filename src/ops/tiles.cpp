@@ -31,6 +31,7 @@ constexpr BlockTile kLanes16{16, 128, 128, "_lanes16"};
 constexpr BlockTile kLanes32{32, 128, 128, "_lanes32"};
 constexpr BlockTile kLanes64{64, 128, 128, "_lanes64"};
 constexpr BlockTile kLanes128{128, 128, 128, "_lanes128"};
+constexpr BlockTile kBytes16{16, 64, 64, "_lanes16"};  // for codes of 8 bits
 
 // Up to 8 rows: each weight is decoded once for all of them, without matrix units.
 constexpr uint32_t kFewRows = 8, kFewWeightRows = 16;  // rows of weights of a threadgroup
@@ -40,7 +41,7 @@ constexpr uint32_t kFewRows = 8, kFewWeightRows = 16;  // rows of weights of a t
 bool takes_lanes(Tiles tiles, const Matrix& matrix, DType activation) {
   return tiles == Tiles::nvidia && activation == DType::bf16 &&
          (matrix.storage == Storage::q4 || matrix.storage == Storage::q8) &&
-         matrix.group_size >= 32 && matrix.cols % 128 == 0;
+         matrix.group_size >= 32 && matrix.cols % std::max(128u, 4 * matrix.group_size) == 0;
 }
 
 // Kernels of metal/tensor_ops, for which the portable ones of every name stay.
@@ -54,8 +55,23 @@ BlockTile block_tile(Tiles tiles, const Matrix& matrix, DType activation, uint64
   if (rows <= 32) return tensor ? kSmallTensor : kSmall;
   return tensor ? kWideTensor : kWide;
 }
-BlockTile lane_tile(uint64_t rows) {
-  return rows <= 16 ? kLanes16 : rows <= 32 ? kLanes32 : kLanes64;
+
+// Tall tiles decode each weight for many rows, but there must be tiles for more than half of an
+// H200's 132 multiprocessors, and of the tallest two for each: their simdgroups are few. A matrix
+// for which no tile does that takes the tallest. `most` bounds the height.
+BlockTile lane_tile(const Matrix& matrix, uint64_t columns, uint64_t rows, uint64_t most) {
+  constexpr uint64_t kMostCores = 72, kTwoEach = 288;
+  const bool is_q4 = matrix.storage == Storage::q4;
+  const BlockTile smallest = is_q4 ? kLanes16 : kBytes16;
+  const BlockTile tallest = is_q4 ? kLanes128 : kLanes64;
+  BlockTile fallback = smallest;
+  for (const BlockTile& tile : {tallest, kLanes64, kLanes32, smallest}) {
+    if (tile.rows > most) continue;
+    const uint64_t tiles = uint64_t{groups_of(columns, tile.columns)} * groups_of(rows, tile.rows);
+    if (tiles >= (tile.rows == kLanes128.rows ? kTwoEach : kMostCores)) return tile;
+    if (tile.rows > fallback.rows) fallback = tile;
+  }
+  return fallback;
 }
 
 // Kernels of metal/digits.h: integer matrix units, which NVIDIA has, take 4-bit codes as they are.
@@ -117,12 +133,9 @@ Grid gemm_grid(Tiles tiles, const Matrix& first, DType activation, const LinearP
     return grid(groups_of(rows, kFewWeightRows), 1, 256, variant);
   }
   const bool lanes = has_pairs && takes_lanes(tiles, first, activation);
-  // Where rows are many, so are tiles of 128, which decode each weight half as often as those
-  // of 64.
-  const bool large = lanes && tokens > 128 && first.storage == Storage::q4;
-  const BlockTile tile = large   ? kLanes128
-                         : lanes ? lane_tile(tokens)
-                                 : block_tile(tiles, first, activation, tokens);
+  const uint64_t height = tokens <= 16 ? 16 : tokens <= 32 ? 32 : tokens <= 64 ? 64 : 128;
+  const BlockTile tile =
+      lanes ? lane_tile(first, rows, tokens, height) : block_tile(tiles, first, activation, tokens);
   return grid(groups_of(rows, tile.columns), groups_of(tokens, tile.rows), tile.threads,
               tile.variant);
 }
@@ -208,8 +221,10 @@ Grid grouped_grid(Tiles tiles, const Matrix& stack, DType activation, uint32_t r
   if (rows_each <= (lanes ? kFewRows / 4 : kFewRows / 2)) {
     return grid(groups_of(columns, kFewWeightRows), tiles_of(kFewRows), 256, "_m8");
   }
-  const BlockTile tile =
-      lanes ? lane_tile(rows_each) : block_tile(tiles, stack, activation, rows_each);
+  // Experts differ in how many rows they have: on average 3 of 4 of a tile should be some's.
+  const uint64_t height = rows_each <= 12 ? 16 : rows_each <= 24 ? 32 : 64;
+  const BlockTile tile = lanes ? lane_tile(stack, columns, rows, height)
+                               : block_tile(tiles, stack, activation, rows_each);
   return grid(groups_of(columns, tile.columns), tiles_of(tile.rows), tile.threads, tile.variant);
 }
 Grid combine_grid(uint32_t tokens, uint32_t hidden) {

@@ -188,12 +188,12 @@ class Recorder:
         op.moe_route(step, u32(5, 2), t(5, 3), t(5, 5))
         op.moe_sort(step, u32(10), u32(5), u32(5, 2))
         op.moe_combine(step, t(5, 128), t(10, 128), t(5, 128), t(5, 3))
-        for storage, dtype, tokens in product(STORAGES, TYPES, (5, 20, 50, 200)):
+        for storage, dtype, tokens in product(STORAGES, TYPES, (5, 20, 40, 50, 200)):
             order, offsets = u32(2 * tokens), u32(5)
-            x, act = t(tokens, 128, dtype=dtype), t(2 * tokens, 128, dtype=dtype)
-            gate, down = (self.matrix(storage, 128, 128, 4) for _ in range(2))
+            x, act = t(tokens, 256, dtype=dtype), t(2 * tokens, 256, dtype=dtype)
+            gate, down = (self.matrix(storage, 256, 256, 4) for _ in range(2))
             op.moe_grouped_gate_up(step, act, x, order, offsets, gate, gate, 2)
-            op.moe_grouped_down(step, t(2 * tokens, 128), act, order, offsets, down)
+            op.moe_grouped_down(step, t(2 * tokens, 256), act, order, offsets, down)
 
     def _sample(self) -> None:
         op, t, step = self.native, self.tensor, self.step

@@ -30,9 +30,11 @@ LISTING = """#include <metal_stdlib>
 #undef LILY_KERNEL
 #undef LILY_EARLY_KERNEL
 #undef LILY_BRIDGE_KERNEL
+#undef LILY_CROWDED_KERNEL
 #define LILY_KERNEL(name, threads, ...) @@ #name | __VA_ARGS__ @@
 #define LILY_EARLY_KERNEL(name, threads, groups, ...) @@ #name | __VA_ARGS__ @@
 #define LILY_BRIDGE_KERNEL(name, threads, groups, ...) @@ #name | __VA_ARGS__ @@
+#define LILY_CROWDED_KERNEL(name, threads, groups, ...) @@ #name | __VA_ARGS__ @@
 """
 
 

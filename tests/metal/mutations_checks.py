@@ -164,7 +164,7 @@ def gemm_lanes(device, rng):
     from kernels import test_prefill_lanes
 
     nvidia_tiles()
-    test_prefill_lanes.test_products(device, rng, "q4", 64, 9, 130, 640)
+    test_prefill_lanes.test_products(device, rng, "q4", 64, 9, 130, 768)
     test_prefill_lanes.test_products(device, rng, "q4", 32, 21, 6, 128)
 
 

@@ -333,8 +333,8 @@ MOE = [
     Fault(
         "grouped-tile-into-next-expert",
         "grouped.h",
-        "found.end = min(found.begin + height, bounds[i + 1]);",
-        "found.end = found.begin + height;",
+        "found.end = min(found.begin + each, bounds[i + 1]);",
+        "found.end = found.begin + each;",
         "moe_grouped",
         (*NUMBERS, *BOUNDS),
     ),
@@ -357,8 +357,8 @@ MOE = [
     Fault(
         "grouped-not-scattered",
         "moe_grouped.h",
-        "order ? order[tile.begin + m] : tile.begin + m",
-        "tile.begin + m",
+        "return order[tile.begin + m];",
+        "return tile.begin + m;",
         "moe_grouped",
         NUMBERS,
     ),
