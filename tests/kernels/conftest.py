@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,10 +73,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
 
     def fits(item: pytest.Item) -> bool:
-        params = getattr(getattr(item, "callspec", None), "params", {})
-        if params.get("device", ("cpu",))[0] == "cpu":
+        params, device = params_of(item), device_of(item)
+        if device in (None, "cpu"):
             return True
-        if params["device"][0] == "metal" and "nvidia_tiles" in item.fixturenames:  # type: ignore[attr-defined]
+        if device == "metal" and "nvidia_tiles" in item.fixturenames:  # type: ignore[attr-defined]
             return False  # Apple's library leaves these kernels out
         takes = getattr(item.module, "gpu_takes", None)  # type: ignore[attr-defined]
         if takes and "shape" in params and not takes(params["shape"]):
@@ -89,13 +90,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = kept
 
 
+def params_of(item: pytest.Item) -> dict[str, Any]:
+    """What a test is parametrized with."""
+    return getattr(getattr(item, "callspec", None), "params", {})
+
+
+def device_of(item: pytest.Item) -> str | None:
+    """The device of a test; None where it has none, or all that it is for are absent."""
+    spec = params_of(item).get("device")
+    return spec[0] if isinstance(spec, tuple) else None
+
+
 def without_repeats(items: list[pytest.Item]) -> list[pytest.Item]:
     """Each test once on the simulated Metal device: its kernels are those of "fibers"."""
     seen: set[tuple[object, str]] = set()
 
     def is_new(item: pytest.Item) -> bool:
-        params = getattr(getattr(item, "callspec", None), "params", {})
-        if not IS_SIMULATED or params.get("device", ("",))[0] != "metal":
+        if not IS_SIMULATED or device_of(item) != "metal":
             return True
         key = (item.fspath, item.originalname)  # type: ignore[attr-defined]
         seen_before = key in seen
