@@ -131,20 +131,35 @@ def commit() -> str:
     return described or "not committed"
 
 
-def ask_gpu(fields: str) -> str | None:
-    """What nvidia-smi says of the first GPU, in its own names of fields; None where it is not."""
-    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
+def _ask_nvidia_smi(query: str) -> list[str]:
+    """Lines of values; none where it is not."""
+    command = ["nvidia-smi", f"--query-{query}", "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
     except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.splitlines()[0].strip()
+        return []
+    return done.stdout.splitlines()
+
+
+def ask_gpu(fields: str) -> str | None:
+    """What nvidia-smi says of the first GPU, in its own names of fields; None where it is not."""
+    lines = _ask_nvidia_smi(f"gpu={fields}")
+    return lines[0].strip() if lines else None
 
 
 def gpu_used_bytes() -> int | None:
     """Memory of the first GPU that is in use, by anybody; None where no tool tells."""
     used_mib = ask_gpu("memory.used")
     return None if used_mib is None else int(used_mib) << 20
+
+
+def gpu_own_bytes() -> int | None:
+    """Memory of GPUs that this process holds; None where no tool tells processes apart."""
+    for line in _ask_nvidia_smi("compute-apps=pid,used_memory"):
+        pid, _, used_mib = line.partition(",")
+        if pid.strip() == str(os.getpid()) and used_mib.strip().isdecimal():
+            return int(used_mib) << 20
+    return None
 
 
 def _cpu_info() -> list[str]:

@@ -3,8 +3,9 @@
 The greedy answers of a set of prompts are taken first, one after another in fresh sessions. Then
 several threads, each with a session that it now and then replaces, repeat random ones of them,
 break some off at a random place, and compare every token of the others. Memory of the device and of
-the process is noted after a settling time and at the end. Any difference, error or growth fails the
-run.
+the process is noted, with no session open, after a settling time and ten times from then on. Any
+difference or error fails the run, and so does growth in its second half: pools fill up early, and a
+leak goes on.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from bench.harness import Report, Summary
 from bench.worker import synthetic_ids
 
 _PROMPTS = 24
+_PERIODS = 10  # after each of which memory is looked at
 _GROWTH_BYTES = 64 << 20  # of the process: what an allocator may keep; a leak passes it in minutes
 
 
@@ -51,19 +53,21 @@ def run(arguments: argparse.Namespace) -> None:
     soak.take_references()
     soak.run_for(min(20.0, 6 * arguments.minutes))  # caches, pools and graphs fill up
     settled = soak.held()
-    print(f"settled: {settled}", flush=True)  # others may use the device from here to the end
-    soak.run_for(60 * arguments.minutes)
-    ended = soak.held()
-    report.extra |= {"counts": dict(soak.counts), "settled": settled, "ended": ended}
+    print(f"settled: {settled}", flush=True)  # others may use the device from here on
+    held = [settled]
+    for _ in range(_PERIODS):
+        soak.run_for(60 * arguments.minutes / _PERIODS)
+        held.append(soak.held())
+    report.extra |= {"counts": dict(soak.counts), "held": held}
     report.extra["wrong"] = soak.wrong[:10]
     seconds = time.perf_counter() - begin
     report.add({"soak": "tokens"}, "tok/s", Summary((max(soak.counts["tokens"], 1) / seconds,)))
     report.write(arguments.name)
     if soak.wrong:
         raise RuntimeError(f"{len(soak.wrong)} answers went wrong, the first: {soak.wrong[0]}")
-    grown = {name: ended[name] - settled[name] for name in settled}
+    grown = {name: held[-1][name] - held[_PERIODS // 2][name] for name in settled}
     if grown.get("device_bytes", 0) > 0 or grown.get("own_bytes", 0) > _GROWTH_BYTES:
-        raise RuntimeError(f"memory has grown by {grown}")
+        raise RuntimeError(f"memory has grown by {grown} in the second half")
 
 
 class _Soak:
@@ -110,11 +114,13 @@ class _Soak:
                 self.wrong.append("a session hangs")
 
     def held(self) -> dict[str, int]:
-        """Bytes of this process and of the device."""
+        """Bytes of this process, on the device too, where others may come and go."""
         found = {
             key: value for key, value in machine.resident_bytes().items() if key == "own_bytes"
         }
-        used = machine.gpu_used_bytes()
+        used = machine.gpu_own_bytes()
+        if used is None:
+            used = machine.gpu_used_bytes()
         if used is not None:
             found["device_bytes"] = used
         return found
