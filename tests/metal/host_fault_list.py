@@ -69,7 +69,7 @@ FAULTS = [
     Fault(
         "buffers not held",
         "commands.cpp",
-        "if (binding.view) buffers_.push_back(binding.view.buffer);",
+        "buffers_.push_back(binding.view.buffer);",
         "",
         "metal_holds_what_is_under_way",
         "uses a buffer that was freed",
