@@ -40,6 +40,11 @@ def device(request: pytest.FixtureRequest) -> native.Device:
     ],
 )
 def test_products(device, rng, storage, group, tokens, rows, cols):
+    """By the tiles that NVIDIA takes."""
+    check_products(device, rng, storage, group, tokens, rows, cols)
+
+
+def check_products(device, rng, storage, group, tokens, rows, cols):
     """Side by side, and added to the residual stream."""
     weights = [make_weight(rng, storage, group, (n, cols), scale=0.5) for n in (rows, 2, 3)]
     x = rows_of(rng, tokens, cols)

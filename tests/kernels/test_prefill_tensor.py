@@ -6,17 +6,13 @@ does, and keeps Apple's meaning of coordinates and transposition as its headers 
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from lily._native import kernels as native
 
 from kernels import test_attention
 from kernels.arena import Arena
-from kernels.compare import assert_close
 from kernels.conftest import DEVICES, open_device
-from kernels.test_linear import assert_product, expected, judge, rows_of, run, run_add
-from kernels.test_prefill_lanes import check_grouped
-from kernels.weights import make_weight
+from kernels.test_prefill_lanes import check_grouped, check_products
 
 
 @pytest.fixture(autouse=True)
@@ -42,15 +38,8 @@ def device(request: pytest.FixtureRequest) -> native.Device:
     ],
 )
 def test_products(device, rng, storage, group, tokens, rows, cols):
-    """Side by side, and added to the residual stream."""
-    weights = [make_weight(rng, storage, group, (n, cols), scale=0.5) for n in (rows, 2, 3)]
-    x = rows_of(rng, tokens, cols)
-    assert_product(device, run(device, x, weights), x, weights)
-    residual = (rng.standard_normal((tokens, rows)) * 3).astype(np.float32)
-    seen, limits = judge(device, x)
-    want, magnitude = expected(seen, weights[:1])
-    got = run_add(device, x, weights[0], residual)
-    assert_close(got, want + residual, magnitude=magnitude + np.abs(residual), **limits)
+    """By the tiles that tensor ops take."""
+    check_products(device, rng, storage, group, tokens, rows, cols)
 
 
 @pytest.mark.parametrize(

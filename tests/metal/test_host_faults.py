@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 
 from metal.host_fault_list import FAULTS
 from metal.host_faults import DEVICE, Workshop, metal_build
+from metal.under_way import under_way
 
 BUILD = metal_build()
 pytestmark = pytest.mark.skipif(
@@ -24,17 +25,11 @@ pytestmark = pytest.mark.skipif(
 def outcomes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Future[str]]]:
-    """All that the chosen tests ask for, under way two at a time."""
+    """What the tests say of each fault."""
     assert BUILD is not None
     shop = Workshop(BUILD, Path(tmp_path_factory.mktemp("faults")))
-    with ThreadPoolExecutor(2) as pool:
-        started = {}
-        for item in request.session.items:
-            params = getattr(getattr(item, "callspec", None), "params", {})
-            if item.fspath == request.fspath and "fault" in params:
-                started[params["fault"].name] = pool.submit(shop.run, params["fault"])
+    with under_way(request, {"fault": shop.run}) as started:
         yield started
-        pool.shutdown(cancel_futures=True)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from metal import lint
 from metal.mutations import Outcome, Workshop, fiber_build
 from metal.mutations_checks import CHECKS
 from metal.mutations_faults import FAULTS, run_fault, run_plain
+from metal.under_way import under_way
 
 BUILD = fiber_build()
 pytestmark = pytest.mark.skipif(
@@ -25,21 +27,12 @@ pytestmark = pytest.mark.skipif(
 def outcomes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Future[Outcome]]]:
-    """All that the chosen tests ask for, under way two at a time."""
+    """What the checks say of each fault, and of the kernels as they are."""
     assert BUILD is not None
     shop = Workshop(BUILD, Path(tmp_path_factory.mktemp("mutations")))
-    with ThreadPoolExecutor(2) as pool:
-        started = {}
-        for item in request.session.items:
-            params = getattr(getattr(item, "callspec", None), "params", {})
-            if item.fspath != request.fspath:
-                continue
-            if "check" in params:
-                started[params["check"]] = pool.submit(run_plain, shop, params["check"])
-            if "fault" in params:
-                started[params["fault"].name] = pool.submit(run_fault, shop, params["fault"])
+    jobs = {"check": partial(run_plain, shop), "fault": partial(run_fault, shop)}
+    with under_way(request, jobs) as started:
         yield started
-        pool.shutdown(cancel_futures=True)
 
 
 @pytest.mark.parametrize("check", CHECKS)
